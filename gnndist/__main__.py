@@ -1,0 +1,6 @@
+"""`python -m gnndist`."""
+
+from gnndist.cli import main
+
+if __name__ == "__main__":
+    main()
