@@ -1,10 +1,10 @@
 """Errors a user can cause. The command line prints each as one line and exits with code 2.
 
-    GnndistError (a ValueError)
-    ├── DataError      a source file or array is missing, malformed or contradicts itself
-    ├── StoreError     a store is missing, cut short, altered or of another format version
-    ├── ConfigError    an option has a value that is not allowed
-    └── RunError       a run directory is missing, occupied or does not fit its store
+GnndistError (a ValueError)
+├── DataError      a source file or array is missing, malformed or contradicts itself
+├── StoreError     a store is missing, cut short, altered or of another format version
+├── ConfigError    an option has a value that is not allowed
+└── RunError       a run directory is missing, occupied or does not fit its store
 """
 
 

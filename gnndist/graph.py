@@ -128,10 +128,10 @@ class Graph:
         if edges.dtype.kind not in "iu":
             raise DataError(f"edge_index has dtype {edges.dtype}: allowed are integers")
         if num_vertices is None:
-            known = next((a for k in ("features", "labels") if (a := fields.get(k)) is not None), None)
-            num_vertices = (
-                len(known) if known is not None else int(edges.max(initial=-1)) + 1
+            known = next(
+                (a for k in ("features", "labels") if (a := fields.get(k)) is not None), None
             )
+            num_vertices = len(known) if known is not None else int(edges.max(initial=-1)) + 1
         _check_ids(edges, num_vertices)
         read = edges.shape[1]
         weight = None if edge_weight is None else _checked_weight(edge_weight, read)
