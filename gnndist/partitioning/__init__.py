@@ -1,0 +1,20 @@
+"""From a graph to cells: the leaves of a recursive partition, in an order worth storing.
+
+`partition` is the way in. A `Partitioner` puts every vertex into a cell; whatever its method,
+consecutive cells lie close together in the graph, so that any run of them is a good part.
+"""
+
+from gnndist.partitioning.cells import Cells, default_cells
+from gnndist.partitioning.partition import METHODS, partition
+from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
+
+__all__ = [
+    "METHODS",
+    "Cells",
+    "Partitioner",
+    "Problem",
+    "Report",
+    "default_cells",
+    "partition",
+    "silent",
+]

@@ -1,0 +1,62 @@
+"""The way in: a graph, a method, cells."""
+
+from gnndist.errors import ConfigError, DataError
+from gnndist.graph import Graph
+from gnndist.partitioning.cells import Cells, default_cells, order_by_cell
+from gnndist.partitioning.metis import Metis
+from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
+from gnndist.partitioning.simple import Natural, Random
+from gnndist.partitioning.work import VERTEX_WORK, vertex_weights
+
+METHODS: dict[str, type[Partitioner]] = {"metis": Metis, "random": Random, "natural": Natural}
+
+
+def partition(
+    graph: Graph,
+    *,
+    cells: int | None = None,
+    method: str = "metis",
+    seed: int = 0,
+    vertex_work: int = VERTEX_WORK,
+    report: Report = silent,
+) -> Cells:
+    """Divide a graph into cells and order its vertices by them.
+
+    Parameters
+    ----------
+    graph:
+        directed or not; loops and the direction of edges do not matter to where cells lie.
+    cells:
+        how many, 1 to N; default: a power of two from the size (`default_cells`). There may be
+        fewer in the answer where a tiny graph leaves some empty.
+    method:
+        one of `METHODS`.
+    seed:
+        same graph, same seed, same cells.
+    vertex_work:
+        work of a vertex in units of an edge's; cells balance in-degree + this.
+    report:
+        told of progress.
+
+    Raises
+    ------
+    DataError
+        the graph has no vertex.
+    ConfigError
+        unknown method, a number of cells outside 1..N, or a negative seed.
+    """
+    n = graph.num_vertices
+    if n == 0:
+        raise DataError(f"graph {graph.name!r} has no vertices: allowed is 1 or more")
+    if method not in METHODS:
+        raise ConfigError(f"method {method!r}: allowed are {', '.join(METHODS)}")
+    cells = default_cells(n) if cells is None else cells
+    if not 1 <= cells <= n:
+        raise ConfigError(f"{cells} cells: allowed are 1 to {n}, the number of vertices")
+    if seed < 0:
+        raise ConfigError(f"seed {seed}: allowed is 0 or more")
+    weight = vertex_weights(graph, vertex_work)
+    problem = Problem(graph=graph, weight=weight, cells=cells, seed=seed, report=report)
+    assignment = METHODS[method]().assign(problem)
+    order, offsets = order_by_cell(assignment, cells)
+    return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)
