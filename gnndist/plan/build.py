@@ -1,0 +1,180 @@
+"""From a rank's rows to its plan: L, S and R, and who exchanges how many messages with whom.
+
+    out = L · H  +  R · exchange(S · H)
+
+A plan says nothing of features, devices or processes. Ranks agree on it by one swap of sparse
+matrices (`request` → swap → `assemble`); the plans of all ranks can as well be built in one
+process (`build_all`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnndist.plan.matrix import Matrix
+from gnndist.plan.messages import CutEdges, Request, covering_request, plain_request
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRows:
+    """The rows of the adjacency that a rank computes, with global column ids."""
+
+    rank: int
+    runs: NDArray[np.int64]
+    """[ranks + 1] rank r owns the global ids runs[r]..runs[r + 1] − 1"""
+    rows: NDArray[np.int64]
+    """[n] global ids, ascending, all owned"""
+    adjacency: Matrix
+    """n rows, all vertices as columns"""
+
+    @property
+    def start(self) -> int:
+        return int(self.runs[self.rank])
+
+    @property
+    def stop(self) -> int:
+        return int(self.runs[self.rank + 1])
+
+    def restricted(self, rows: NDArray[np.int64]) -> "RankRows":
+        """Only these rows (global ids, ascending, a subset of `rows`)."""
+        at = np.searchsorted(self.rows, rows)
+        matrix = self.adjacency
+        length = np.diff(matrix.indptr)[at]
+        indptr = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+        entry = np.arange(indptr[-1]) + np.repeat(matrix.indptr[at] - indptr[:-1], length)
+        return RankRows(
+            rank=self.rank,
+            runs=self.runs,
+            rows=rows,
+            adjacency=Matrix(
+                indptr=indptr,
+                indices=matrix.indices[entry],
+                values=None if matrix.values is None else matrix.values[entry],
+                num_columns=matrix.num_columns,
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlan:
+    """One rank's part of an aggregation from `columns` to `rows`."""
+
+    rank: int
+    runs: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    """[n_out] global ids of the rows computed"""
+    columns: NDArray[np.int64]
+    """[n_in] global ids of the owned rows read, ascending; holds every member of `rows`"""
+    row_at: NDArray[np.int64]
+    """[n_out] position of each row among the columns"""
+    local: Matrix
+    """L: n_out × n_in"""
+    send: Matrix
+    """S: messages sent × n_in, ordered by receiving rank"""
+    receive: Matrix
+    """R: n_out × messages received, ordered by sending rank"""
+    send_counts: NDArray[np.int64]
+    """[ranks] messages to each rank"""
+    receive_counts: NDArray[np.int64]
+    """[ranks] messages from each rank"""
+    halo: NDArray[np.int64] | None
+    """[messages received] global id of each message's vertex; None if some are sums"""
+
+
+def request(part: RankRows, *, cover: bool) -> list[Request]:
+    """What this rank asks of each rank (of itself nothing), by owner of the source."""
+    matrix = part.adjacency
+    row = matrix.row_of_entry()
+    owner = np.searchsorted(part.runs, matrix.indices, side="right") - 1
+    cut = np.flatnonzero(owner != part.rank)
+    order = cut[np.argsort(owner[cut], kind="stable")]
+    bounds = np.searchsorted(owner[order], np.arange(len(part.runs)))
+    form = covering_request if cover else plain_request
+    requests = []
+    for peer in range(len(part.runs) - 1):
+        mine = order[bounds[peer] : bounds[peer + 1]]
+        values = None if matrix.values is None else matrix.values[mine]
+        edges = CutEdges(row[mine], matrix.indices[mine], values)
+        requests.append(form(edges, matrix.num_columns))
+    return requests
+
+
+def assemble(
+    part: RankRows, requests: Sequence[Request], asked: Sequence[Matrix], *, all_columns: bool
+) -> RankPlan:
+    """The plan, once every rank's request to this one is known.
+
+    Parameters
+    ----------
+    requests:
+        by sending rank: what this rank asked for.
+    asked:
+        by receiving rank: the rows of S that it asked this rank for.
+    all_columns:
+        read from all owned vertices; otherwise only from those that some row or message needs.
+    """
+    matrix = part.adjacency
+    row = matrix.row_of_entry()
+    own = (matrix.indices >= part.start) & (matrix.indices < part.stop)
+    sent = Matrix.stacked(asked, matrix.num_columns)
+    if all_columns:
+        columns = np.arange(part.start, part.stop)
+    else:
+        columns = np.unique(np.concatenate([part.rows, matrix.indices[own], sent.indices]))
+    position = np.full(part.stop - part.start, -1)
+    position[columns - part.start] = np.arange(len(columns))
+    counts = np.array([r.send.num_rows for r in requests], np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    weighted = matrix.values is not None
+    receive = Matrix.from_entries(
+        np.concatenate([r.row for r in requests]),
+        np.concatenate([r.message + at for r, at in zip(requests, first, strict=False)]),
+        np.concatenate([_values(r) for r in requests]) if weighted else None,
+        (len(part.rows), int(first[-1])),
+    )
+    sources = Matrix.stacked([r.send for r in requests], matrix.num_columns)
+    return RankPlan(
+        rank=part.rank,
+        runs=part.runs,
+        rows=part.rows,
+        columns=columns,
+        row_at=position[part.rows - part.start],
+        local=Matrix.from_entries(
+            row[own],
+            position[matrix.indices[own] - part.start],
+            None if matrix.values is None else matrix.values[own],
+            (len(part.rows), len(columns)),
+        ),
+        send=Matrix(
+            indptr=sent.indptr,
+            indices=position[sent.indices - part.start],
+            values=sent.values,
+            num_columns=len(columns),
+        ),
+        receive=receive,
+        send_counts=np.array([a.num_rows for a in asked], np.int64),
+        receive_counts=counts,
+        halo=sources.indices if all(r.plain for r in requests) else None,
+    )
+
+
+def _values(request: Request) -> NDArray[np.float64]:
+    return np.ones(len(request.row)) if request.values is None else request.values
+
+
+def build_all(
+    parts: Sequence[RankRows], *, cover: bool, all_columns: bool = True
+) -> list[RankPlan]:
+    """The plans of all ranks, in one process."""
+    requests = [request(part, cover=cover) for part in parts]
+    return [
+        assemble(
+            part,
+            requests[rank],
+            [asker[rank].send for asker in requests],
+            all_columns=all_columns,
+        )
+        for rank, part in enumerate(parts)
+    ]

@@ -1,0 +1,80 @@
+"""A sparse matrix as plain arrays: what plans are made of and what ranks send each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """CSR; no values means that every entry is 1."""
+
+    indptr: NDArray[np.int64]
+    """[num_rows + 1]"""
+    indices: NDArray[np.int64]
+    """[nnz] column ids"""
+    values: NDArray[np.float64] | None
+    """[nnz]"""
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        return len(self.indices)
+
+    def row_of_entry(self) -> NDArray[np.int64]:
+        """[nnz] the row that each entry belongs to."""
+        return np.repeat(np.arange(self.num_rows), np.diff(self.indptr))
+
+    def to_scipy(self) -> sp.csr_array:
+        values = np.ones(self.nnz) if self.values is None else self.values
+        return sp.csr_array(
+            (values, self.indices, self.indptr), shape=(self.num_rows, self.num_columns)
+        )
+
+    def relabelled(self, position: NDArray[np.int64], num_columns: int) -> "Matrix":
+        """Column id c becomes position[c]."""
+        return Matrix(
+            indptr=self.indptr,
+            indices=position[self.indices],
+            values=self.values,
+            num_columns=num_columns,
+        )
+
+    @classmethod
+    def from_entries(
+        cls,
+        row: NDArray[np.int64],
+        column: NDArray[np.int64],
+        values: NDArray[np.float64] | None,
+        shape: tuple[int, int],
+    ) -> "Matrix":
+        """From coordinates in any order; within a row the entries keep the order given."""
+        order = np.argsort(row, kind="stable")
+        counts = np.bincount(row, minlength=shape[0])
+        return cls(
+            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            indices=column[order],
+            values=None if values is None else values[order],
+            num_columns=shape[1],
+        )
+
+    @classmethod
+    def stacked(cls, parts: Sequence["Matrix"], num_columns: int) -> "Matrix":
+        """The rows of all parts, one below the other."""
+        starts = np.cumsum([0, *(part.nnz for part in parts)])
+        indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
+        weighted = any(part.values is not None for part in parts)
+        values = [np.ones(p.nnz) if p.values is None else p.values for p in parts]
+        return cls(
+            indptr=np.concatenate([np.zeros(1, np.int64), *indptr]),
+            indices=np.concatenate([np.zeros(0, np.int64), *(part.indices for part in parts)]),
+            values=np.concatenate(values) if weighted else None,
+            num_columns=num_columns,
+        )
