@@ -30,9 +30,10 @@ class EdgeCounts:
     duplicates: int = 0
     """edges merged into an equal one (unweighted: dropped; weighted: weights added)"""
     self_loops: int = 0
-    """edges from a vertex to itself, kept"""
+    """edges from a vertex to itself, kept, once each"""
     reversed: int = 0
-    """edges added by symmetrising"""
+    """edges added by symmetrising: reverses that were not there.
+    ``read − duplicates + reversed`` is the graph's number of edges"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,8 @@ class Graph:
         edge_weight:
             [E] finite numbers.
         symmetrize:
-            add the reverse of every edge.
+            add the reverse of every edge, unless every edge has it already (with its weight).
+            Where both directions have weights, both get the sum.
         **fields:
             the other fields of `Graph`.
 
@@ -136,24 +138,27 @@ class Graph:
         read = edges.shape[1]
         weight = None if edge_weight is None else _checked_weight(edge_weight, read)
         source, destination = edges
-        reverse = 0
-        if symmetrize:
-            off = source != destination
-            reverse = int(off.sum())
+        indptr, indices, weight, duplicates = _to_csr(source, destination, weight, num_vertices)
+        rows = np.repeat(np.arange(num_vertices, dtype=indices.dtype), np.diff(indptr))
+        loops = int((rows == indices).sum())
+        symmetric = is_symmetric(indptr, indices, weight)
+        directed = len(indices)
+        if symmetrize and not symmetric:
+            off = rows != indices
             source, destination = (
-                np.concatenate([source, destination[off]]),
-                np.concatenate([destination, source[off]]),
+                np.concatenate([indices, rows[off]]),
+                np.concatenate([rows, indices[off]]),
             )
             weight = None if weight is None else np.concatenate([weight, weight[off]])
-        indptr, indices, weight, merged = _to_csr(source, destination, weight, num_vertices)
-        rows = np.repeat(np.arange(num_vertices), np.diff(indptr))
+            indptr, indices, weight, _ = _to_csr(source, destination, weight, num_vertices)
+            symmetric = True
         counts = EdgeCounts(
             read=read,
-            duplicates=merged,
-            self_loops=int((rows == indices).sum()),
-            reversed=reverse,
+            duplicates=duplicates,
+            self_loops=loops,
+            reversed=len(indices) - directed,
         )
-        fields.setdefault("symmetric", is_symmetric(indptr, indices, weight))
+        fields.setdefault("symmetric", symmetric)
         fields.setdefault("edge_counts", counts)
         return cls(indptr=indptr, indices=indices, edge_weight=weight, **fields)
 
@@ -186,8 +191,10 @@ class Graph:
 
 
 def _check_ids(edges: Array, num_vertices: int) -> None:
-    outside = (edges < 0) | (edges >= num_vertices)
-    if outside.any():
+    if num_vertices < 0:
+        raise DataError(f"{num_vertices} vertices: allowed are 0 and more")
+    if edges.size and (edges.min() < 0 or edges.max() >= num_vertices):
+        outside = (edges < 0) | (edges >= num_vertices)
         at = int(np.flatnonzero(outside.any(axis=0))[0])
         raise DataError(
             f"edge {at} joins vertex {int(edges[0, at])} to {int(edges[1, at])}: "

@@ -54,6 +54,16 @@ def _check_adjacency(graph: Graph, source: str) -> None:
                 f"{source}: an edge joins vertex {int(indices[at])} to {row}: "
                 f"allowed are ids 0 to {n - 1}"
             )
+        # Ascending within a row, so no edge twice; where a row starts the id may fall.
+        falls = a + 1 + np.flatnonzero(np.diff(part) <= 0)
+        if a:
+            falls = np.concatenate([[a], falls]) if indices[a] <= indices[a - 1] else falls
+        inside = falls[indptr[np.searchsorted(indptr, falls)] != falls]
+        if len(inside):
+            row = int(np.searchsorted(indptr, inside[0], side="right")) - 1
+            raise DataError(
+                f"{source}: the in-neighbours of vertex {row} are not ascending, or not once each"
+            )
     weight = graph.edge_weight
     if weight is None:
         return
