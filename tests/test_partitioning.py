@@ -95,7 +95,7 @@ def test_large_graphs_go_through_a_process_of_their_own(monkeypatch: pytest.Monk
     inline = partition(graph, cells=8, seed=5)
     monkeypatch.setattr(metis_module, "INLINE", 0)
     stages: list[tuple[str, int, int]] = []
-    child = partition(graph, cells=8, seed=5, report=lambda *step: stages.append(step))
+    child = partition(graph, cells=8, seed=5, progress=lambda *step: stages.append(step))
     assert np.array_equal(child.order, inline.order)
     assert stages[-1] == ("metis: 8 cells", 1000, 1000)
 

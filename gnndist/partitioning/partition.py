@@ -18,7 +18,7 @@ def partition(
     method: str = "metis",
     seed: int = 0,
     vertex_work: int = VERTEX_WORK,
-    report: Report = silent,
+    progress: Report = silent,
 ) -> Cells:
     """Divide a graph into cells and order its vertices by them.
 
@@ -35,7 +35,7 @@ def partition(
         same graph, same seed, same cells.
     vertex_work:
         work of a vertex in units of an edge's; cells balance in-degree + this.
-    report:
+    progress:
         told of progress.
 
     Raises
@@ -56,7 +56,7 @@ def partition(
     if seed < 0:
         raise ConfigError(f"seed {seed}: allowed is 0 or more")
     weight = vertex_weights(graph, vertex_work)
-    problem = Problem(graph=graph, weight=weight, cells=cells, seed=seed, report=report)
+    problem = Problem(graph=graph, weight=weight, cells=cells, seed=seed, report=progress)
     assignment = METHODS[method]().assign(problem)
     order, offsets = order_by_cell(assignment, cells)
     return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)
