@@ -10,6 +10,9 @@ from gnndist.errors import GnndistError
 
 VERBS = {
     "partition": "Turn a graph into a store that any number of ranks can train from.",
+    "train": "Train a model from a store on any number of ranks.",
+    "evaluate": "Recompute a run's metrics from its saved model.",
+    "predict": "Write a run's predictions in the original order.",
 }
 
 

@@ -1,0 +1,40 @@
+"""`gnndist evaluate`: the metrics of a trained run, computed again on any number of ranks."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gnndist.cli.console import metrics_table, say
+from gnndist.launch import is_worker, joined, pick_device, run_ranks_of
+from gnndist.training.run import evaluate_rank
+from gnndist.training.rundir import RunDir
+from gnndist.training.shard import check_ranks
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="[as trained]")
+@click.option("--store", type=click.Path(path_type=Path), help="where the store lies now")
+def command(run: Path, ranks: int | None, store: Path | None) -> None:
+    """Recompute the metrics of RUN from its saved model.
+
+    \b
+    Example:
+      gnndist evaluate runs/digits --ranks 4
+    """
+    trained = RunDir.open(run)
+    config = trained.config()
+    opened = trained.store(store)
+    device = pick_device(config.device)
+    if not is_worker():
+        ranks = ranks or trained.ranks()
+        check_ranks(opened, ranks)
+        result = trained.result()
+        say(f"evaluating {run} (epoch {result['best_epoch']}) with {ranks} ranks")
+        run_ranks_of(sys.argv[1:], ranks)
+        return
+    with joined(device, threads=config.threads) as comm:
+        metrics = evaluate_rank(trained, opened, comm, device)
+        if comm.rank == 0:
+            metrics_table(metrics)

@@ -1,0 +1,56 @@
+"""`gnndist predict`: a trained run's predictions in the order of the user's own ids."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gnndist.cli.console import say
+from gnndist.errors import RunError
+from gnndist.launch import is_worker, joined, pick_device, run_ranks_of
+from gnndist.training.run import predict_rank, save_predictions
+from gnndist.training.rundir import RunDir
+from gnndist.training.shard import check_ranks
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="the .npy to write")
+@click.option("--classes", is_flag=True, help="the likeliest class instead of the logits")
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="[as trained]")
+@click.option("--store", type=click.Path(path_type=Path), help="where the store lies now")
+@click.option("--overwrite", is_flag=True, help="replace the file in --out")
+def command(
+    run: Path,
+    out: Path,
+    classes: bool,
+    ranks: int | None,
+    store: Path | None,
+    overwrite: bool,
+) -> None:
+    """Write the predictions of RUN for every vertex, in original order.
+
+    \b
+    Example:
+      gnndist predict runs/digits --out predictions.npy --classes
+    """
+    trained = RunDir.open(run)
+    config = trained.config()
+    opened = trained.store(store)
+    device = pick_device(config.device)
+    if not is_worker():
+        if out.exists() and not overwrite:
+            raise RunError(f"{out} exists: choose another --out, or add --overwrite")
+        if not out.absolute().parent.is_dir():
+            raise RunError(f"{out.parent} is not a directory: --out needs one that exists")
+        ranks = ranks or trained.ranks()
+        check_ranks(opened, ranks)
+        trained.model()
+        run_ranks_of(sys.argv[1:], ranks)
+        return
+    with joined(device, threads=config.threads) as comm:
+        logits = predict_rank(trained, opened, comm, device)
+        if logits is not None:
+            save_predictions(out, logits, classes=classes)
+            what = "classes" if classes else "logits"
+            say(f"wrote {what} of {len(logits):,} vertices to {out}")

@@ -1,0 +1,61 @@
+"""Graph convolution (Kipf and Welling, ICLR 2017)."""
+
+import torch
+from torch import Tensor, nn
+
+from gnndist.operators import Aggregation
+from gnndist.rankgraph import RankGraph
+
+
+class GCNConv(nn.Module):
+    """Â X W + b, with Â = D^-½ (A + I) D^-½ (Kipf and Welling 2017, eq. 2).
+
+    Called as ``conv(graph, h)``: h is [n_in, in_channels], the result [n_out, out_channels].
+    Names, defaults and initialisation are torch_geometric's, and so is the state_dict.
+
+    Parameters
+    ----------
+    add_self_loops:
+        give every vertex without one an edge of weight 1 to itself.
+    normalize:
+        scale by D^-½ on both sides; otherwise the plain (weighted) sum.
+    bias:
+        add a learnt bias, zero at first.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        add_self_loops: bool = True,
+        normalize: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if in_channels < 1 or out_channels < 1:
+            raise ValueError(
+                f"in_channels {in_channels}, out_channels {out_channels}: allowed are 1 and more"
+            )
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.aggregation = Aggregation(
+            norm="symmetric" if normalize else "sum", self_loops=add_self_loops
+        )
+        self.lin = nn.Linear(in_channels, out_channels, bias=False)
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform weight, zero bias."""
+        nn.init.xavier_uniform_(self.lin.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
+        # Â(HW) = (ÂH)W: aggregate at the narrower width, or never if ÂH is a constant.
+        if graph.is_constant(h) or self.in_channels < self.out_channels:
+            out = self.lin(graph.aggregate(h, self.aggregation))
+        else:
+            out = graph.aggregate(self.lin(h), self.aggregation)
+        return out if self.bias is None else out + self.bias

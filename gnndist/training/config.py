@@ -1,0 +1,49 @@
+"""Everything a training run depends on besides its store."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gnndist.errors import ConfigError
+from gnndist.training.options import check, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """The one truth for the command line, a TOML file and the Python API.
+
+    Raises
+    ------
+    ConfigError
+        for a value of another type or outside what its option allows.
+    """
+
+    model: str = option("gcn", "gcn, or your own module as package.module:Class")
+    layers: int = option(2, "number of convolutions", low=1)
+    hidden: int = option(256, "width of the hidden layers", low=1)
+    dropout: float = option(0.5, "dropout between layers", low=0, high=1)
+    input_dropout: float = option(0.0, "dropout on the features", low=0, high=1)
+    lr: float = option(0.01, "learning rate", above=0)
+    weight_decay: float = option(0.0, "L2 penalty", low=0)
+    decay_on: str = option("all", "which layers weight decay applies to", allowed=("all", "first"))
+    epochs: int = option(200, "synchronous passes over the whole graph", low=1)
+    seed: int = option(0, "seed of the initial weights and the dropout masks", low=0)
+    eval_every: int = option(1, "epochs between evaluations", low=1)
+    dtype: str = option("float32", "type of features and weights", allowed=("float32", "float64"))
+    device: str = option("auto", "where to compute", allowed=("auto", "cpu", "cuda"))
+    threads: int = option(0, "threads a rank (0: the machine's cores shared out)", low=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
+        """The config with these fields; the others have their defaults."""
+        known = {item.name for item in fields(cls)}
+        for name in values:
+            if name not in known:
+                allowed = ", ".join(sorted(known))
+                raise ConfigError(f"unknown option {name!r}: allowed are {allowed}")
+        return cls(**values)

@@ -1,0 +1,105 @@
+"""A whole run: train, keep the best epoch, write the figures; evaluate and predict from it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnndist.comm import Comm
+from gnndist.errors import RunError
+from gnndist.store import Store
+from gnndist.tasks import task
+from gnndist.training.config import TrainConfig
+from gnndist.training.loop import Trainer, make_model
+from gnndist.training.rundir import RunDir
+from gnndist.training.shard import load_shard
+
+Line = dict[str, Any]
+
+
+def train_rank(
+    store: Store,
+    config: TrainConfig,
+    run: RunDir,
+    comm: Comm,
+    device: torch.device,
+    on_epoch: Callable[[Line], None],
+) -> Line:
+    """Train as one rank of a job; rank 0 writes the run directory. Returns the result."""
+    trainer = Trainer.create(store, config, comm, device)
+    seconds: list[float] = []
+    sent: list[int] = []
+
+    def record(line: Line) -> None:
+        seconds.append(line["epoch_s"])
+        sent.append(line["bytes_sent"])
+        if comm.rank == 0:
+            run.append_metrics(line)
+        on_epoch(line)
+
+    best = trainer.run(record)
+    plan = trainer.shard.graph.plan(cover=False)
+    halo = torch.tensor([int(plan.receive_counts.sum())], device=device)
+    comm.all_reduce(halo)
+    # The first epoch also warms caches up, so the mean leaves it out where it can.
+    steady = seconds[1:] or seconds
+    result = {
+        "best_epoch": best.epoch,
+        **(best.metrics or {}),
+        "ranks": comm.world,
+        "epochs": len(seconds),
+        "mean_epoch_s": sum(steady) / len(steady),
+        "bytes_sent_per_epoch": sent[-1],
+        "halo": int(halo),
+        "vertices": store.num_vertices,
+    }
+    if comm.rank == 0:
+        run.write_model(best.state or trainer.model.state_dict())
+        run.write_result(result)
+    return result
+
+
+def evaluate_rank(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Line:
+    """The saved model's metrics, computed as one rank of a job of any size."""
+    logits, shard = _saved_logits(run, store, comm, device)
+    return dict(task(store.manifest.task).metrics(logits, shard.labels, shard.split, comm))
+
+
+def predict_rank(
+    run: RunDir, store: Store, comm: Comm, device: torch.device
+) -> NDArray[np.float32] | None:
+    """The saved model's logits by original id, [N, outputs], on rank 0; None elsewhere."""
+    logits, shard = _saved_logits(run, store, comm, device)
+    mine = (shard.original_ids, logits.float().cpu().numpy())
+    parts = comm.swap([mine if rank == 0 else None for rank in range(comm.world)])
+    if comm.rank != 0:
+        return None
+    out = np.empty((store.num_vertices, logits.shape[1]), np.float32)
+    for ids, rows in parts:
+        out[ids] = rows
+    return out
+
+
+def _saved_logits(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Any:
+    config = run.config()
+    dtype = getattr(torch, config.dtype)
+    shard = load_shard(store, comm, device=device, dtype=dtype, seed=config.seed)
+    model = make_model(store, config).to(device=device, dtype=dtype)
+    try:
+        model.load_state_dict(run.model())
+    except RuntimeError as error:
+        raise RunError(f"the model in {run.path} does not fit its config: {error}") from error
+    model.eval()
+    with torch.no_grad():
+        return model(shard.graph, shard.features), shard
+
+
+def save_predictions(path: Path, logits: NDArray[np.float32], *, classes: bool) -> None:
+    """Write logits, or the index of the largest, as an .npy file."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        np.save(file, logits.argmax(axis=1) if classes else logits)
+    partial.replace(path)

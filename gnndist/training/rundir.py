@@ -1,0 +1,155 @@
+"""A run directory: what a run was told, what it measured, what it learnt.
+
+config.json          everything needed to repeat it
+metrics.jsonl        a line an epoch
+model.safetensors    the weights of the best epoch
+result.json          the figures
+"""
+
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+import gnndist
+from gnndist.errors import RunError
+from gnndist.store import Store
+from gnndist.training.config import TrainConfig
+
+CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDir:
+    """The directory of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path | str, *, overwrite: bool = False) -> "RunDir":
+        """A new, empty run directory.
+
+        Raises
+        ------
+        RunError
+            if it holds something already (with `overwrite`: something that is not a run).
+        """
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise RunError(f"{path} is a file: allowed is a new or empty directory")
+        if path.is_dir() and any(path.iterdir()):
+            if not overwrite:
+                raise RunError(f"{path} is not empty: choose another --out, or add --overwrite")
+            if not (path / CONFIG).is_file():
+                raise RunError(f"{path} is not a run: --overwrite replaces runs only")
+            shutil.rmtree(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot create {path}: {error.strerror}") from error
+        return cls(path=path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> "RunDir":
+        """An existing run."""
+        run = cls(path=Path(path))
+        if not (run.path / CONFIG).is_file():
+            raise RunError(f"{path} is not a run: it has no {CONFIG}")
+        return run
+
+    # --- written --------------------------------------------------------------------------------
+
+    def write_config(self, config: TrainConfig, store: Store, ranks: int) -> None:
+        self._write_json(
+            CONFIG,
+            {
+                "config": config.to_dict(),
+                "store": str(store.path.resolve()),
+                "fingerprint": store.fingerprint,
+                "ranks": ranks,
+                "versions": {
+                    "gnndist": gnndist.__version__,
+                    "torch": torch.__version__,
+                    "python": platform.python_version(),
+                },
+                "host": platform.node(),
+                "command": sys.argv,
+            },
+        )
+
+    def append_metrics(self, line: Mapping[str, Any]) -> None:
+        with (self.path / METRICS).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def write_model(self, state: Mapping[str, Tensor]) -> None:
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+        partial = self.path / f".{MODEL}.partial"
+        safetensors.torch.save_file(tensors, partial)
+        partial.replace(self.path / MODEL)
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        self._write_json(RESULT, result)
+
+    def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        partial = self.path / f".{name}.partial"
+        partial.write_text(json.dumps(content, indent=2) + "\n")
+        partial.replace(self.path / name)
+
+    # --- read -----------------------------------------------------------------------------------
+
+    def config(self) -> TrainConfig:
+        return TrainConfig.from_dict(self._read_json(CONFIG)["config"])
+
+    def ranks(self) -> int:
+        return int(self._read_json(CONFIG)["ranks"])
+
+    def store(self, path: Path | str | None = None) -> Store:
+        """The store the run was trained from (or a copy of it at `path`).
+
+        Raises
+        ------
+        RunError
+            if its content is not what it was then.
+        """
+        written = self._read_json(CONFIG)
+        store = Store.open(Path(path or written["store"]))
+        if store.fingerprint != written["fingerprint"]:
+            raise RunError(
+                f"{store.path} has changed since the run {self.path}: fingerprint "
+                f"{store.fingerprint}, then {written['fingerprint']}"
+            )
+        return store
+
+    def result(self) -> dict[str, Any]:
+        return self._read_json(RESULT)
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        with (self.path / METRICS).open() as file:
+            yield from map(json.loads, file)
+
+    def model(self) -> dict[str, Tensor]:
+        path = self.path / MODEL
+        if not path.is_file():
+            raise RunError(f"{self.path} has no {MODEL}: the run has not finished its first epoch")
+        try:
+            return safetensors.torch.load_file(path)
+        except Exception as error:
+            raise RunError(f"{path} is not a readable model: {error}") from error
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            content: dict[str, Any] = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise RunError(f"{self.path} has no {name}: the run has not finished") from None
+        except ValueError as error:
+            raise RunError(f"{path} is not valid JSON: {error}") from error
+        return content
