@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnndist import ConfigError, DataError, Graph
-from gnndist.partitioning import METHODS, Cells, default_cells, partition
+from gnndist.partitioning import METHODS, Cells, balanced_metis, default_cells, partition
 from gnndist.partitioning import metis as metis_module
 from gnndist.partitioning.pattern import undirected
 
@@ -88,6 +88,40 @@ def test_every_grouping_of_consecutive_cells_is_good() -> None:
         order=cells.order, offsets=cells.offsets[[0, 32, 64]], method="", seed=0, vertex_work=1
     )
     assert cut_edges(graph, half) < 2 * 45  # a straight cut of a 32 × 32 grid is 32
+
+
+def clustered_training() -> Graph:
+    """A grid whose training vertices all lie in its left half."""
+    side = 32
+    graph = grid(side)
+    ids = np.random.default_rng(77).permutation(side * side).reshape(side, side)
+    return graph.with_(splits={"train": ids[:, : side // 2].ravel()})
+
+
+def train_imbalance(graph: Graph, cells: Cells, parts: int) -> float:
+    train = np.isin(cells.order, graph.splits["train"])
+    starts = cells.offsets[np.arange(parts) * cells.count // parts]
+    counts = np.add.reduceat(train, starts, dtype=np.int64)
+    return float(counts.max() / counts.mean())
+
+
+def test_training_vertices_are_balanced_where_work_alone_does_not() -> None:
+    graph = clustered_training()
+    assert train_imbalance(graph, partition(graph.with_(splits={}), cells=16), 2) > 1.5
+    balanced = partition(graph, cells=16)
+    assert train_imbalance(graph, balanced, 2) < 1.3
+    assert train_imbalance(graph, balanced, 8) < 1.6
+    work = np.add.reduceat((np.diff(graph.indptr) + 1)[balanced.order], balanced.offsets[:-1])
+    assert work.max() / work.mean() < 1.15
+
+
+def test_without_reach_of_the_second_constraint_work_is_balanced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(balanced_metis, "_reach_metis", lambda seed: None)
+    graph = clustered_training()
+    alone = partition(graph.with_(splits={}), cells=16)
+    assert np.array_equal(partition(graph, cells=16).order, alone.order)
 
 
 def test_large_graphs_go_through_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def main(folder: Path) -> None:
         raise GnndistError(f"method {call['method']!r}: no such child")
     from gnndist.partitioning.metis import metis
 
-    arrays = {key: np.load(folder / f"{key}.npy") for key in ("indptr", "indices", "weight")}
+    arrays = {file.stem: np.load(file) for file in folder.glob("*.npy")}
     np.save(folder / "cell.npy", metis(arrays, call["cells"], call["seed"]))
 
 

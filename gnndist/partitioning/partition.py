@@ -6,7 +6,7 @@ from gnndist.partitioning.cells import Cells, default_cells, order_by_cell
 from gnndist.partitioning.metis import Metis
 from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
 from gnndist.partitioning.simple import Natural, Random
-from gnndist.partitioning.work import VERTEX_WORK, vertex_weights
+from gnndist.partitioning.work import VERTEX_WORK, training_vertices, vertex_weights
 
 METHODS: dict[str, type[Partitioner]] = {"metis": Metis, "random": Random, "natural": Natural}
 
@@ -56,7 +56,14 @@ def partition(
     if seed < 0:
         raise ConfigError(f"seed {seed}: allowed is 0 or more")
     weight = vertex_weights(graph, vertex_work)
-    problem = Problem(graph=graph, weight=weight, cells=cells, seed=seed, report=progress)
+    problem = Problem(
+        graph=graph,
+        weight=weight,
+        train=training_vertices(graph),
+        cells=cells,
+        seed=seed,
+        report=progress,
+    )
     assignment = METHODS[method]().assign(problem)
     order, offsets = order_by_cell(assignment, cells)
     return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)

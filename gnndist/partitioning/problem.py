@@ -27,6 +27,8 @@ class Problem:
     graph: Graph
     weight: NDArray[np.int64]
     """[N] work of each vertex, at least 1"""
+    train: NDArray[np.int64] | None
+    """[N] 1 on training vertices, else 0; None where there are none"""
     cells: int
     """1 to N"""
     seed: int

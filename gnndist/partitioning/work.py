@@ -16,3 +16,13 @@ values balance the dense products better and the edges worse (benchmarks/partiti
 def vertex_weights(graph: Graph, vertex_work: int = VERTEX_WORK) -> NDArray[np.int64]:
     """[N] in-degree + `vertex_work`."""
     return np.diff(graph.indptr) + np.int64(vertex_work)
+
+
+def training_vertices(graph: Graph) -> NDArray[np.int64] | None:
+    """[N] 1 on training vertices, else 0; None where there are none."""
+    train = graph.splits.get("train")
+    if train is None or len(train) == 0:
+        return None
+    marked = np.zeros(graph.num_vertices, np.int64)
+    marked[np.asarray(train)] = 1
+    return marked
