@@ -1,0 +1,27 @@
+"""Sparse and elementwise kernels on torch tensors; they know no graph and no ranks.
+
+Each function picks its path by the tensors' device: compiled loops on the CPU, torch's own
+operations elsewhere. Results do not depend on the number of threads.
+"""
+
+from gnndist.kernels.compiling import compile_kernels
+from gnndist.kernels.csr import CSR
+from gnndist.kernels.dropout import (
+    bias_relu_dropout,
+    bias_relu_dropout_backward,
+    hash_dropout,
+)
+from gnndist.kernels.hashing import dropout_key, edge_hash_mask, hash_mask
+from gnndist.kernels.spmm import spmm
+
+__all__ = [
+    "CSR",
+    "bias_relu_dropout",
+    "bias_relu_dropout_backward",
+    "compile_kernels",
+    "dropout_key",
+    "edge_hash_mask",
+    "hash_dropout",
+    "hash_mask",
+    "spmm",
+]
