@@ -41,7 +41,7 @@ class Aggregate(torch.autograd.Function):
         return apply(h, o.send, o.exchange, o.local, o.receive)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         o: Operators = ctx.operators
         grad = grad.contiguous()
@@ -65,7 +65,7 @@ class Gather(torch.autograd.Function):
         return torch.cat([h, transfer.wait()])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         o: Operators = ctx.operators
         owned, halo = grad.split([o.local.num_cols, o.exchange.num_received])

@@ -63,11 +63,10 @@ class Degrees:
         loop = np.zeros(len(part.rows), bool)
         loop[row[own]] = True
         count = np.diff(matrix.indptr).astype(np.float64)
-        weight = (
-            count
-            if matrix.values is None
-            else np.bincount(row, weights=matrix.values, minlength=len(part.rows))
-        )
+        weight = count
+        if matrix.values is not None:
+            sums = np.bincount(row, weights=matrix.values, minlength=len(part.rows))
+            weight = sums.astype(np.float64)
         return cls(count=count, weight=weight, loop=loop)
 
     def scales(self, aggregation: Aggregation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -147,20 +146,20 @@ def build_operators(
     transposed = [matrix.transpose() for matrix in forward]
     if transposed[0].equals(forward[0]):
         transposed[0] = forward[0]
-    forward = tuple(matrix.to(device=device) for matrix in forward)
-    local_t, send_t, receive_t = (matrix.to(device=device) for matrix in transposed)
+    l, s, r = (matrix.to(device=device) for matrix in forward)
+    l_t, s_t, r_t = (matrix.to(device=device) for matrix in transposed)
     exchange = Exchange(
         comm=comm,
         send_counts=tuple(plan.send_counts.tolist()),
         receive_counts=tuple(plan.receive_counts.tolist()),
     )
     return Operators(
-        local=forward[0],
-        send=forward[1],
-        receive=forward[2],
-        local_t=local_t,
-        send_t=send_t,
-        receive_t=receive_t,
+        local=l,
+        send=s,
+        receive=r,
+        local_t=l if transposed[0] is forward[0] else l_t,
+        send_t=s_t,
+        receive_t=r_t,
         exchange=exchange,
         reverse=exchange.reversed(),
     )

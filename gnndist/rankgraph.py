@@ -203,9 +203,9 @@ class RankGraph:
         if self.is_constant(h):
             if aggregation not in self._propagated:
                 operators = self.operators(aggregation, h.dtype)
-                self._propagated[aggregation] = Aggregate.apply(h, operators)
+                self._propagated[aggregation] = Aggregate.apply(h, operators)  # type: ignore[no-untyped-call]
             return self._propagated[aggregation]
-        out: Tensor = Aggregate.apply(h.contiguous(), self.operators(aggregation, h.dtype))
+        out: Tensor = Aggregate.apply(h.contiguous(), self.operators(aggregation, h.dtype))  # type: ignore[no-untyped-call]
         return out
 
     def is_constant(self, h: Tensor) -> bool:
@@ -218,7 +218,7 @@ class RankGraph:
         The exchange is differentiable: gradients of halo rows return to their owners.
         """
         operators = self.operators(_PLAIN, h.dtype, cover=False)
-        features: Tensor = Gather.apply(h.contiguous(), operators)
+        features: Tensor = Gather.apply(h.contiguous(), operators)  # type: ignore[no-untyped-call]
         plan = self.plan(cover=False)
         local, halo = operators.local, operators.receive
         rows = [_entry_rows(local.indptr), _entry_rows(halo.indptr)]

@@ -43,12 +43,14 @@ def _rank(fn: bytes, rank: int, world: int, store: str, pipe: Connection) -> Non
                 timeout=datetime.timedelta(seconds=60),
             )
             comm = ProcessComm()
-        pipe.send((True, work(comm, *args)))
+        outcome = (True, work(comm, *args))
     except BaseException:
-        pipe.send((False, traceback.format_exc()))
+        outcome = (False, traceback.format_exc())
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+    # Plain pickle copies tensors; a pipe's own would share memory with a process about to end.
+    pipe.send_bytes(pickle.dumps(outcome))
 
 
 def run_ranks(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
@@ -74,7 +76,7 @@ def run_ranks(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
             for reader in ready:
                 rank = waiting.pop(reader)
                 try:
-                    outcomes[rank] = reader.recv()
+                    outcomes[rank] = pickle.loads(reader.recv_bytes())
                 except EOFError:
                     outcomes[rank] = (False, f"died with exit code {processes[rank].exitcode}")
         for process in processes:

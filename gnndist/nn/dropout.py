@@ -17,7 +17,7 @@ class _HashDropout(torch.autograd.Function):
         return hash_dropout(x, p, key, rows)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         # The derivative is the mask itself, drawn again instead of stored.
         return hash_dropout(grad.contiguous(), *ctx.mask), None, None, None
@@ -39,7 +39,7 @@ class Dropout(nn.Module):
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return h
-        out: Tensor = _HashDropout.apply(
+        out: Tensor = _HashDropout.apply(  # type: ignore[no-untyped-call]
             h.contiguous(), self.p, graph.clock.next_key(), graph.column_ids
         )
         return out

@@ -55,7 +55,7 @@ class GCNConv(nn.Module):
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         # Â(HW) = (ÂH)W: aggregate at the narrower width, or never if ÂH is a constant.
         if graph.is_constant(h) or self.in_channels < self.out_channels:
-            out = self.lin(graph.aggregate(h, self.aggregation))
+            out: Tensor = self.lin(graph.aggregate(h, self.aggregation))
         else:
             out = graph.aggregate(self.lin(h), self.aggregation)
         return out if self.bias is None else out + self.bias

@@ -37,7 +37,7 @@ class Stack(nn.Module):
         return len(self.convs)
 
     def forward(self, graph: RankGraph, x: Tensor) -> Tensor:
-        h = self.input_dropout(graph.at(0), x)
+        h: Tensor = self.input_dropout(graph.at(0), x)
         for layer, conv in enumerate(self.convs):
             if layer > 0:
                 h = self.dropout(graph.at(layer), h.relu())

@@ -97,7 +97,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.model(self.graph, self.x)
         loss = self.task.loss_sum(logits, self.labels, self.objective) / self.count
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         sum_gradients(self.model.parameters(), self.comm)
         self.optimizer.step()
         total = loss.detach().double()
@@ -171,7 +171,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         return torch.optim.Adam(parameters, lr=config.lr, weight_decay=config.weight_decay)
     convs = getattr(model, "convs", None)
     first = set(convs[0].parameters()) if convs is not None else {parameters[0]}
-    groups = [
+    groups: list[dict[str, Any]] = [
         {
             "params": [p for p in parameters if p in first],
             "weight_decay": config.weight_decay,
