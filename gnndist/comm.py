@@ -6,7 +6,7 @@ branches on the backend); `SingleComm` is one rank alone and needs no process gr
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import torch.distributed as dist
@@ -23,14 +23,23 @@ class Meter:
     """payload this rank has sent in exchanges"""
     messages_sent: int = 0
     """point-to-point sends"""
+    bytes_to: dict[int, int] = field(default_factory=dict)
+    """payload by receiving rank"""
     wait_s: float = 0.0
     """seconds blocked until an exchange arrived"""
     reduce_s: float = 0.0
     """seconds in all-reduces (the gradients' and the batch norms')"""
 
+    def sent(self, peer: int, size: int) -> None:
+        """Note one message of `size` bytes to rank `peer`."""
+        self.bytes_sent += size
+        self.messages_sent += 1
+        self.bytes_to[peer] = self.bytes_to.get(peer, 0) + size
+
     def take(self) -> "Meter":
         """The reading so far; starts again from zero."""
         reading = Meter(**vars(self))
+        self.bytes_to = {}
         self.bytes_sent = self.messages_sent = 0
         self.wait_s = self.reduce_s = 0.0
         return reading
@@ -113,8 +122,7 @@ class ProcessComm:
         for peer, tensor in enumerate(sends):
             if tensor.numel():
                 operations.append(dist.P2POp(dist.isend, tensor, peer))
-                self.meter.bytes_sent += tensor.nbytes
-                self.meter.messages_sent += 1
+                self.meter.sent(peer, tensor.nbytes)
         works = dist.batch_isend_irecv(operations) if operations else []
         # The closure keeps the buffers alive until they have been sent.
         return _Works([work.wait for work in works], self.meter, [*sends, *receives])

@@ -51,8 +51,7 @@ class ThreadComm:
         for peer, tensor in enumerate(sends):
             if tensor.numel():
                 self._world.mail[self.rank, peer].put(tensor.clone())
-                self.meter.bytes_sent += tensor.nbytes
-                self.meter.messages_sent += 1
+                self.meter.sent(peer, tensor.nbytes)
         return _Arrivals(self._world, self.rank, receives)
 
     def all_reduce(self, tensor: Tensor, op: str = "sum") -> None:
