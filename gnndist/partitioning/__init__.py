@@ -5,10 +5,11 @@ consecutive cells lie close together in the graph, so that any run of them is a 
 """
 
 from gnndist.partitioning.cells import Cells, default_cells
-from gnndist.partitioning.partition import METHODS, partition
+from gnndist.partitioning.partition import DEFAULT, METHODS, partition
 from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
 
 __all__ = [
+    "DEFAULT",
     "METHODS",
     "Cells",
     "Partitioner",

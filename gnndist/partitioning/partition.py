@@ -1,13 +1,15 @@
 """The way in: a graph, a method, cells."""
 
 from gnndist.errors import ConfigError, DataError
-from gnndist.graph import Graph
+from gnndist.graph import Array, Graph
+from gnndist.partitioning.assignment import order_by_assignment
 from gnndist.partitioning.cells import Cells, default_cells, order_by_cell
 from gnndist.partitioning.metis import Metis
 from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
 from gnndist.partitioning.simple import Natural, Random
 from gnndist.partitioning.work import VERTEX_WORK, training_vertices, vertex_weights
 
+DEFAULT = "metis"
 METHODS: dict[str, type[Partitioner]] = {"metis": Metis, "random": Random, "natural": Natural}
 
 
@@ -15,8 +17,9 @@ def partition(
     graph: Graph,
     *,
     cells: int | None = None,
-    method: str = "metis",
+    method: str | None = None,
     seed: int = 0,
+    assignment: Array | None = None,
     vertex_work: int = VERTEX_WORK,
     progress: Report = silent,
 ) -> Cells:
@@ -30,9 +33,12 @@ def partition(
         how many, 1 to N; default: a power of two from the size (`default_cells`). There may be
         fewer in the answer where a tiny graph leaves some empty.
     method:
-        one of `METHODS`.
+        one of `METHODS`; default: `DEFAULT`.
     seed:
         same graph, same seed, same cells.
+    assignment:
+        [N] integers from 0, your own cell for each vertex, instead of a method. Cells keep the
+        order of their numbers, so consecutive numbers should be close.
     vertex_work:
         work of a vertex in units of an edge's; cells balance in-degree + this.
     progress:
@@ -48,22 +54,35 @@ def partition(
     n = graph.num_vertices
     if n == 0:
         raise DataError(f"graph {graph.name!r} has no vertices: allowed is 1 or more")
+    if seed < 0:
+        raise ConfigError(f"seed {seed}: allowed is 0 or more")
+    if assignment is not None:
+        return _own_cells(assignment, graph, cells, method, seed, vertex_work)
+    method = DEFAULT if method is None else method
     if method not in METHODS:
         raise ConfigError(f"method {method!r}: allowed are {', '.join(METHODS)}")
     cells = default_cells(n) if cells is None else cells
     if not 1 <= cells <= n:
         raise ConfigError(f"{cells} cells: allowed are 1 to {n}, the number of vertices")
-    if seed < 0:
-        raise ConfigError(f"seed {seed}: allowed is 0 or more")
-    weight = vertex_weights(graph, vertex_work)
+    partitioner = METHODS[method]()
     problem = Problem(
         graph=graph,
-        weight=weight,
+        weight=vertex_weights(graph, vertex_work),
         train=training_vertices(graph),
         cells=cells,
         seed=seed,
         report=progress,
     )
-    assignment = METHODS[method]().assign(problem)
-    order, offsets = order_by_cell(assignment, cells)
+    order, offsets = order_by_cell(partitioner.assign(problem), cells)
     return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)
+
+
+def _own_cells(
+    assignment: Array, graph: Graph, cells: int | None, method: str | None, seed: int, work: int
+) -> Cells:
+    if method is not None or cells is not None:
+        raise ConfigError(
+            f"method {method!r}, {cells} cells with an assignment: allowed is the assignment alone"
+        )
+    order, offsets = order_by_assignment(assignment, graph.num_vertices)
+    return Cells(order=order, offsets=offsets, method="assignment", seed=seed, vertex_work=work)

@@ -28,8 +28,9 @@ def write_store(
     path: str | Path,
     *,
     cells: int | None = None,
-    method: str = "metis",
+    method: str | None = None,
     seed: int = 0,
+    assignment: Array | None = None,
     vertex_work: int = VERTEX_WORK,
     overwrite: bool = False,
     progress: Report = silent,
@@ -42,7 +43,7 @@ def write_store(
         its arrays may be memory-mapped: edges and features are read in chunks.
     path:
         the directory to make; it appears when complete, and not at all if anything goes wrong.
-    cells, method, seed, vertex_work:
+    cells, method, seed, assignment, vertex_work:
         as in `gnndist.partitioning.partition`.
     overwrite:
         replace a store that is there. Any other directory that is not empty is refused.
@@ -66,6 +67,7 @@ def write_store(
         cells=cells,
         method=method,
         seed=seed,
+        assignment=assignment,
         vertex_work=vertex_work,
         progress=progress,
     )
