@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gnndist.tasks import Metrics, Objective, Task, task
 from gnndist.training.config import TrainConfig
 from gnndist.training.gradients import broadcast_state, sum_gradients
 from gnndist.training.shard import Shard, load_shard
+from gnndist.training.tally import Tally
 
 MODEL_OPTIONS = ("hidden", "layers", "dropout", "input_dropout")
 
@@ -50,6 +51,8 @@ class Trainer:
     objective: Objective
     count: float
     """what the loss is divided by, over all ranks"""
+    tally: Tally = field(default_factory=Tally)
+    """what this rank's epochs have cost"""
 
     @classmethod
     def create(
@@ -113,7 +116,9 @@ class Trainer:
 
     def evaluate(self) -> Metrics:
         """The metrics of every split."""
-        return self.task.metrics(self.logits(), self.shard.labels, self.shard.split, self.comm)
+        shard = self.shard
+        with self.tally.evaluation():
+            return self.task.metrics(self.logits(), shard.labels, shard.split, self.comm)
 
     def run(self, on_epoch: Callable[[dict[str, Any]], None]) -> Best:
         """All epochs; `on_epoch` is told the figures of each (on every rank)."""
@@ -138,6 +143,7 @@ class Trainer:
     def _costs(self, epoch_s: float) -> dict[str, float]:
         """Times as the slowest rank saw them, bytes of all ranks."""
         reading = self.comm.meter.take()
+        self.tally.add(epoch_s, reading)
         blocked = reading.wait_s + reading.reduce_s
         times = torch.tensor([epoch_s, epoch_s - blocked, reading.wait_s], dtype=torch.float64)
         sent = torch.tensor([reading.bytes_sent], dtype=torch.int64)

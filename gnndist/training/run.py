@@ -16,6 +16,7 @@ from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer, make_model
 from gnndist.training.rundir import RunDir
 from gnndist.training.shard import load_shard
+from gnndist.training.tally import rank_figures
 
 Line = dict[str, Any]
 
@@ -56,7 +57,9 @@ def train_rank(
         "halo": int(halo),
         "vertices": store.num_vertices,
     }
+    ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
     if comm.rank == 0:
+        run.write_ranks(ranks)
         run.write_model(best.state or trainer.model.state_dict())
         run.write_result(result)
     return result

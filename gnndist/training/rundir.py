@@ -4,13 +4,15 @@ config.json          everything needed to repeat it
 metrics.jsonl        a line an epoch
 model.safetensors    the weights of the best epoch
 result.json          the figures
+ranks.json           by rank: its vertices, edges and halo; seconds an epoch by phase; bytes an
+                     epoch to each rank (`bytes_to`); peak memory; machine (`tally.rank_figures`)
 """
 
 import json
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from gnndist.store import Store
 from gnndist.training.config import TrainConfig
 
 CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
+RANKS = "ranks.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,9 @@ class RunDir:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         self._write_json(RESULT, result)
+
+    def write_ranks(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        self._write_json(RANKS, {"ranks": ranks})
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         partial = self.path / f".{name}.partial"
