@@ -6,9 +6,6 @@ import scipy.sparse as sp
 from gnndist.errors import DataError
 from gnndist.graph import Array
 
-CHUNK = 1 << 26
-"""bytes of the result made at a time"""
-
 
 def checked_csr(
     data: Array, indices: Array, indptr: Array, shape: tuple[int, int], source: str
@@ -44,15 +41,14 @@ def checked_csr(
 def densify(matrix: sp.csr_array) -> Array:
     """[N, F] float16 where that holds every entry exactly (word counts up to 2048), else float32.
 
-    Made a run of rows at a time, so that no float64 copy of the whole ever exists.
+    Only the entries are written: pages of zeros take no memory until they are.
     """
     matrix.sum_duplicates()
     with np.errstate(over="ignore", invalid="ignore"):
         exact = bool((matrix.data.astype(np.float16) == matrix.data).all())
     dense = np.zeros(matrix.shape, np.float16 if exact else np.float32)
-    step = max(1, CHUNK // max(1, 8 * matrix.shape[1]))
-    for a in range(0, matrix.shape[0], step):
-        dense[a : a + step] = matrix[a : a + step].toarray()
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    dense[rows, matrix.indices] = matrix.data
     return dense
 
 

@@ -6,12 +6,21 @@ from gnndist.errors import DataError
 from gnndist.graph import Array, Task
 
 
-def as_labels(values: Array, source: str) -> tuple[Array, Task, int]:
+def as_labels(values: Array, source: str, classes: int | None = None) -> tuple[Array, Task, int]:
     """Labels as a `Graph` keeps them, the task they pose and its width.
 
     One dimension (or one column) of integers, or of numbers that are whole or NaN, is a class a
     vertex: −1 and NaN mean unlabelled. Other numbers are a regression. Several columns are
     multi-label where every entry is 0, 1 or NaN, else a regression of that width.
+
+    Parameters
+    ----------
+    values:
+        [N] or [N, C] numbers.
+    source:
+        what errors call them.
+    classes:
+        how many classes there are; None: the largest + 1.
 
     Returns
     -------
@@ -45,27 +54,28 @@ def as_labels(values: Array, source: str) -> tuple[Array, Task, int]:
         if not bool((values[given] == np.trunc(values[given])).all()):
             return values.astype(np.float32)[:, None], "regression", 1
         values = np.where(given, values, -1)
-    classes = _classes(values, source)
+    classes = _classes(values, source, classes)
     return values.astype(np.int64), "single-label", classes
 
 
-def _classes(values: Array, source: str) -> int:
-    """How many classes 0..C−1 there are."""
+def _classes(values: Array, source: str, classes: int | None) -> int:
+    """How many classes 0..C−1 there are: `classes`, if no label contradicts it."""
     if len(values) == 0:
-        return 0
+        return classes or 0
     if (low := values.min()) < -1:
         row = int(np.argmin(values))
         raise DataError(
             f"{source}: the label in row {row} is {int(low)}: allowed are classes from 0, or −1"
         )
     highest = int(values.max())
-    if highest >= max(len(values), 2):
+    most = max(len(values), 2) if classes is None else classes
+    if highest >= most:
         row = int(np.argmax(values))
         raise DataError(
-            f"{source}: the label in row {row} is {highest}, but there are {len(values)} vertices: "
-            "allowed are classes numbered from 0"
+            f"{source}: the label in row {row} is {highest}: allowed are classes from 0 to "
+            f"{most - 1}" + ("" if classes is not None else ", since there is a vertex for each")
         )
-    return highest + 1
+    return highest + 1 if classes is None else classes
 
 
 def one_hot_to_classes(rows: Array, source: str) -> Array:

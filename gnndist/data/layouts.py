@@ -1,11 +1,14 @@
 """The layouts in which public graphs lie in ``.npz`` archives, told apart by their arrays."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from gnndist.data.building import build
 from gnndist.data.features import as_features, checked_csr, densify
 from gnndist.data.files import must_fit
 from gnndist.data.labels import as_labels
@@ -20,7 +23,16 @@ _SPLIT_KEYS = {
 }
 
 
-def read_npz(path: Path, *, symmetrize: bool, split_index: int = 0) -> Graph:
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    symmetrize: bool
+    split_index: int
+    scratch: Path | None
+
+
+def read_npz(
+    path: Path, *, symmetrize: bool, split_index: int = 0, scratch: Path | None = None
+) -> Graph:
     """The graph in a numpy archive of any layout known here.
 
     - gnn-benchmark (Shchur et al. 2018): ``adj_data, adj_indices, adj_indptr, adj_shape``,
@@ -41,10 +53,11 @@ def read_npz(path: Path, *, symmetrize: bool, split_index: int = 0) -> Graph:
     ConfigError
         a `split_index` that the file does not have.
     """
-    with Archive(path) as archive:
+    wanted = _Wanted(symmetrize=symmetrize, split_index=split_index, scratch=scratch)
+    with Archive(path, scratch) as archive:
         for needed, read in _LAYOUTS:
             if needed <= archive.keys:
-                return read(archive, symmetrize, split_index)
+                return read(archive, wanted)
         known = "; ".join(", ".join(sorted(needed)) for needed, _ in _LAYOUTS)
         raise DataError(
             f"{path}: holds {', '.join(sorted(archive.keys)) or 'no array'}: "
@@ -56,17 +69,20 @@ def _name(archive: Archive) -> str:
     return archive.path.stem
 
 
-def _graph(archive: Archive, edges: Array, **fields: object) -> Graph:
-    """A `Graph` whose errors name the archive."""
-    try:
-        return Graph.from_edge_index(edges, name=_name(archive), **fields)  # type: ignore[arg-type]
-    except DataError as error:
-        raise DataError(f"{archive.path}: {error}") from error
+def _graph(archive: Archive, wanted: _Wanted, edges: Array, **fields: Any) -> Graph:
+    return build(
+        edges,
+        archive.path,
+        symmetrize=wanted.symmetrize,
+        scratch=wanted.scratch,
+        name=_name(archive),
+        **fields,
+    )
 
 
-def _labels(archive: Archive, key: str | None) -> dict[str, object]:
+def _labels(archive: Archive, key: str) -> dict[str, Any]:
     """The fields of a `Graph` that come of the array `key`."""
-    if key is None or key not in archive:
+    if key not in archive:
         return {}
     labels, task, classes = as_labels(archive.array(key), f"{archive.path}: {key}")
     return {"labels": labels, "task": task, "num_classes": classes}
@@ -96,7 +112,7 @@ def _square_edges(matrix: sp.csr_array, path: Path) -> tuple[Array, Array | None
     return np.stack(coo.coords), weight
 
 
-def _read_gnn_benchmark(archive: Archive, symmetrize: bool, split_index: int) -> Graph:
+def _read_gnn_benchmark(archive: Archive, wanted: _Wanted) -> Graph:
     adjacency = _csr(archive, "adj_")
     edges, weight = _square_edges(adjacency, archive.path)
     features = None
@@ -108,16 +124,16 @@ def _read_gnn_benchmark(archive: Archive, symmetrize: bool, split_index: int) ->
         features = as_features(archive.array("attr_matrix"), f"{archive.path}: attr_matrix")
     return _graph(
         archive,
+        wanted,
         edges,
         num_vertices=adjacency.shape[0],
         edge_weight=weight,
-        symmetrize=symmetrize,
         features=features,
         **_labels(archive, "labels"),
     )
 
 
-def _read_edge_index(archive: Archive, symmetrize: bool, split_index: int) -> Graph:
+def _read_edge_index(archive: Archive, wanted: _Wanted) -> Graph:
     features = None
     if "node_feat" in archive:
         source = f"{archive.path}: node_feat"
@@ -131,26 +147,26 @@ def _read_edge_index(archive: Archive, symmetrize: bool, split_index: int) -> Gr
     weight = archive.numbers("edge_weight", ndim=1) if "edge_weight" in archive else None
     return _graph(
         archive,
+        wanted,
         archive.integers("edge_index", ndim=2),
         num_vertices=n,
         edge_weight=weight,
-        symmetrize=symmetrize,
         features=features,
-        splits=_splits(archive, split_index),
+        splits=_splits(archive, wanted.split_index),
         **fields,
     )
 
 
-def _read_heterophilous(archive: Archive, symmetrize: bool, split_index: int) -> Graph:
+def _read_heterophilous(archive: Archive, wanted: _Wanted) -> Graph:
     edges = archive.integers("edges", ndim=2)
     if edges.shape[1] != 2:
         raise DataError(f"{archive.path}: edges has shape {edges.shape}: allowed is (E, 2)")
     return _graph(
         archive,
+        wanted,
         edges.T,
-        symmetrize=symmetrize,
         features=as_features(archive.array("node_features"), f"{archive.path}: node_features"),
-        splits=_splits(archive, split_index),
+        splits=_splits(archive, wanted.split_index),
         **_labels(archive, "node_labels"),
     )
 
@@ -179,22 +195,22 @@ def _one_split(array: Array, split_index: int, source: str) -> Array:
     return np.asarray(whole(array, source, ndim=1), np.int64)
 
 
-def _read_reddit(archive: Archive, symmetrize: bool, split_index: int) -> Graph:
+def _read_reddit(archive: Archive, wanted: _Wanted) -> Graph:
     """DGL's pair of files: features, labels and splits in one, a COO adjacency in the other."""
     folder = archive.path.parent
     prefix = archive.path.stem.removesuffix("_data").removesuffix("_graph")
     with (
-        Archive(folder / f"{prefix}_data.npz") as data,
-        Archive(folder / f"{prefix}_graph.npz") as graph,
+        Archive(folder / f"{prefix}_data.npz", wanted.scratch) as data,
+        Archive(folder / f"{prefix}_graph.npz", wanted.scratch) as graph,
     ):
         edges, weight, n = _scipy_edges(graph)
         types = data.integers("node_types")
         return _graph(
             data,
+            wanted,
             edges,
             num_vertices=n,
             edge_weight=weight,
-            symmetrize=symmetrize,
             features=as_features(data.array("feature"), f"{data.path}: feature"),
             splits={
                 name: np.flatnonzero(types == number)
@@ -222,15 +238,15 @@ def _scipy_edges(archive: Archive) -> tuple[Array, Array | None, int]:
     return np.stack([row, column]), weight, int(shape[0])
 
 
-def _read_scipy(archive: Archive, symmetrize: bool, split_index: int) -> Graph:
+def _read_scipy(archive: Archive, wanted: _Wanted) -> Graph:
     partner = archive.path.name.removesuffix("_graph.npz") + "_data.npz"
     if archive.path.name.endswith("_graph.npz") and archive.path.with_name(partner).exists():
-        return _read_reddit(archive, symmetrize, split_index)
+        return _read_reddit(archive, wanted)
     edges, weight, n = _scipy_edges(archive)
-    return _graph(archive, edges, num_vertices=n, edge_weight=weight, symmetrize=symmetrize)
+    return _graph(archive, wanted, edges, num_vertices=n, edge_weight=weight)
 
 
-_LAYOUTS: tuple[tuple[frozenset[str], Callable[[Archive, bool, int], Graph]], ...] = (
+_LAYOUTS: tuple[tuple[frozenset[str], Callable[[Archive, _Wanted], Graph]], ...] = (
     (
         frozenset({"adj_data", "adj_indices", "adj_indptr", "adj_shape"}),
         _read_gnn_benchmark,

@@ -4,14 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from gnndist.data.digits import read_digits
-from gnndist.data.files import suffixes
+from gnndist.data.edge_list import read_edge_list
+from gnndist.data.features import normalize_rows
+from gnndist.data.files import must_exist, suffixes
 from gnndist.data.layouts import read_npz
+from gnndist.data.matrix_market import read_matrix_market
 from gnndist.data.metis_graph import read_metis
+from gnndist.data.ogb import LAYOUTS, read_ogb
+from gnndist.data.ogb_download import ensure_downloaded
 from gnndist.data.planetoid import read_planetoid
 from gnndist.data.registry import Dataset, find, unknown
 from gnndist.data.splits import SplitScheme, make_split
 from gnndist.data.validation import validate
+from gnndist.data.vertex_ids import IdKind
+from gnndist.data.vertex_tables import VertexFiles, read_vertex_files
 from gnndist.errors import ConfigError, DataError
 from gnndist.graph import Graph
 
@@ -29,8 +38,11 @@ class LoadOptions:
     symmetrize: bool | None
     split_index: int
     normalize_features: bool | None
+    files: VertexFiles
+    id_kind: IdKind | None
     yes: bool
     seed: int
+    scratch: Path | None
     progress: Progress
 
 
@@ -43,8 +55,13 @@ def load(
     split_seed: int | None = None,
     split_index: int = 0,
     normalize_features: bool | None = None,
+    features: Path | None = None,
+    labels: Path | None = None,
+    header: bool | None = None,
+    id_kind: IdKind | None = None,
     yes: bool = False,
     seed: int = 0,
+    scratch: Path | None = None,
     progress: Progress | None = None,
 ) -> Graph:
     """The graph `source` names, checked by `validate`.
@@ -56,7 +73,8 @@ def load(
     ----------
     source:
         a name from `datasets()`, ``synthetic:NAME[@SCALE]``, or a path: ``.npz`` (see
-        `read_npz`), METIS ``.graph[.gz]``.
+        `read_npz`), METIS ``.graph[.gz]``, Matrix Market ``.mtx[.gz]``, a list of edges
+        ``.csv``, ``.tsv``, ``.txt[.gz]`` (see `read_edge_list`).
     root:
         folder in which the raw files of a named data set lie (or a folder of its own in it);
         default ``data``.
@@ -72,10 +90,20 @@ def load(
         which of the splits of a file that has several.
     normalize_features:
         divide each row of features by its sum. Default: for the Planetoid graphs alone.
+    features, labels:
+        files of features and labels for a path that has none, or instead of its own (see
+        `VertexFiles`).
+    header:
+        whether tables of text begin with a line of names; default: look.
+    id_kind:
+        ``integer`` or ``string`` ids in a list of edges; default: look at its first row.
     yes:
         download an OGB data set that is missing without asking.
     seed:
         for synthetic graphs.
+    scratch:
+        folder for the parts of a large graph that do not stay in memory (unnamed files, gone
+        with the process); default: the system's. One on a disk, not in memory, is wanted.
     progress:
         called with a line when a stage begins.
 
@@ -92,12 +120,21 @@ def load(
         symmetrize=symmetrize,
         split_index=split_index,
         normalize_features=normalize_features,
+        files=VertexFiles(
+            features=None if features is None else must_exist(Path(features), "features"),
+            labels=None if labels is None else must_exist(Path(labels), "labels"),
+            header=header,
+        ),
+        id_kind=id_kind,
         yes=yes,
         seed=seed,
+        scratch=scratch,
         progress=progress or (lambda line: None),
     )
     dataset, scale = _named(str(source))
     if dataset is not None:
+        if features is not None or labels is not None:
+            raise ConfigError(f"{dataset.name} has features and labels of its own")
         options.progress(f"reading {source}")
         graph = _read_named(dataset, scale, options)
     else:
@@ -105,9 +142,18 @@ def load(
         if not path.exists():
             raise unknown(str(source)) if path.name == str(source) else _missing(path)
         options.progress(f"reading {path}")
-        graph = read_path(path, options)
+        graph = _read_path(path, options)
+    usual = dataset is not None and dataset.normalize_features
+    if usual if normalize_features is None else normalize_features:
+        graph = _normalized(graph)
     graph = _with_split(graph, dataset, split, split_seed)
     return validate(graph, str(source))
+
+
+def _normalized(graph: Graph) -> Graph:
+    if graph.features is None:
+        raise ConfigError(f"{graph.name} has no features to normalize")
+    return graph.with_(features=normalize_rows(graph.features))
 
 
 def _missing(path: Path) -> DataError:
@@ -129,21 +175,38 @@ def _read_named(dataset: Dataset, scale: str | None, options: LoadOptions) -> Gr
     symmetrize = dataset.symmetrize if options.symmetrize is None else options.symmetrize
     if dataset.kind == "digits":
         return read_digits(symmetrize=symmetrize)
-    if dataset.kind == "planetoid":
-        chosen = options.normalize_features
-        return read_planetoid(
-            _file(dataset, f"ind.{dataset.file}.graph", options.root).parent,
-            dataset.file,
-            normalize_features=dataset.normalize_features if chosen is None else chosen,
-            symmetrize=symmetrize,
-        )
-    if dataset.kind == "npz":
-        path = _file(dataset, dataset.file, options.root)
-        graph = read_npz(path, symmetrize=symmetrize, split_index=options.split_index)
-        return graph.with_(name=dataset.name)
     if dataset.kind == "synthetic":
         return _synthetic(dataset, scale, options)
-    raise DataError(f"{dataset.name}: no reader yet")
+    if dataset.kind == "ogb":
+        return _ogb(dataset, symmetrize, options)
+    if dataset.kind == "npz":
+        path = _file(dataset, dataset.file, options.root)
+        graph = read_npz(
+            path,
+            symmetrize=symmetrize,
+            split_index=options.split_index,
+            scratch=options.scratch,
+        )
+        return graph.with_(name=dataset.name)
+    return read_planetoid(
+        _file(dataset, f"ind.{dataset.file}.graph", options.root).parent,
+        dataset.file,
+        symmetrize=symmetrize,
+    )
+
+
+def _ogb(dataset: Dataset, symmetrize: bool, options: LoadOptions) -> Graph:
+    root = options.root
+    if root.name == LAYOUTS[dataset.name].folder:  # the data set's own folder was named
+        root = root.parent
+    ensure_downloaded(dataset.name, root, yes=options.yes)
+    return read_ogb(
+        dataset.name,
+        root,
+        symmetrize=symmetrize,
+        scratch=options.scratch,
+        progress=options.progress,
+    )
 
 
 def _synthetic(dataset: Dataset, scale: str | None, options: LoadOptions) -> Graph:
@@ -175,15 +238,30 @@ def _file(dataset: Dataset, file: str, root: Path) -> Path:
     )
 
 
-def read_path(path: Path, options: LoadOptions) -> Graph:
+def _read_path(path: Path, options: LoadOptions) -> Graph:
     """The graph in the file `path`, by its suffix."""
     symmetrize = True if options.symmetrize is None else options.symmetrize
+    scratch, files = options.scratch, options.files
     suffix = suffixes(path)
+    if suffix in (".csv", ".tsv", ".txt"):
+        return read_edge_list(
+            path, files, symmetrize=symmetrize, id_kind=options.id_kind, scratch=scratch
+        )
     if suffix == ".npz":
-        return read_npz(path, symmetrize=symmetrize, split_index=options.split_index)
-    if suffix in (".graph", ".metis"):
-        return read_metis(path)
-    raise DataError(f"{path}: its name ends in {path.suffix!r}: allowed are .npz, .graph[.gz]")
+        graph = read_npz(
+            path, symmetrize=symmetrize, split_index=options.split_index, scratch=scratch
+        )
+    elif suffix == ".graph":
+        graph = read_metis(path)
+    elif suffix == ".mtx":
+        graph = read_matrix_market(path, symmetrize=symmetrize, scratch=scratch)
+    else:
+        raise DataError(
+            f"{path}: its name ends in {path.suffix!r}: allowed are .npz, .graph, .mtx, .csv, "
+            ".tsv and .txt, all but the first also with .gz"
+        )
+    names = np.arange(graph.num_vertices)
+    return graph.with_(**read_vertex_files(files, names, "integer"))
 
 
 def _with_split(

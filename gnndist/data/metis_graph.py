@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from gnndist.data.building import build
 from gnndist.data.files import must_fit, open_bytes
 from gnndist.errors import DataError
 from gnndist.graph import Array, Graph
@@ -54,8 +55,10 @@ def read_metis(path: Path) -> Graph:
             f"there are {len(neighbours)}"
         )
     vertex = np.repeat(np.arange(header.vertices, dtype=neighbours.dtype), degree)
-    graph = Graph.from_edge_index(
+    graph = build(
         np.stack([neighbours, vertex]),
+        path,
+        symmetrize=False,
         num_vertices=header.vertices,
         edge_weight=weight,
         name=path.name.removesuffix(".gz").removesuffix(".graph"),
@@ -102,8 +105,8 @@ def _blocks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     while chunk := stream.read(BLOCK):
         rest += chunk
         cut = rest.rfind(b"\n") + 1
-        if cut == 0 and len(rest) > 64 * BLOCK:
-            raise DataError(f"{path}: a line is longer than {64 * BLOCK:,} bytes")
+        if cut == 0 and len(rest) > 16 * BLOCK:
+            raise DataError(f"{path}: a line is longer than {16 * BLOCK:,} bytes")
         if cut:
             yield _without_comments(rest[:cut])
             rest = rest[cut:]

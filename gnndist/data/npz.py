@@ -4,21 +4,26 @@
 and the memory suffices. Members stored without compression are mapped instead of read.
 """
 
+import shutil
+import tempfile
 import zipfile
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 
 from gnndist.data.files import malformed, must_exist, must_fit
+from gnndist.data.scratch import mapped, scratch_file
 from gnndist.errors import DataError
 from gnndist.graph import Array
 
 MAP_FROM = 64 << 20
-"""bytes from which a member is mapped rather than read"""
+"""bytes from which an uncompressed member is mapped rather than read"""
+SPILL_FROM = 1 << 30
+"""bytes from which a compressed member is unpacked to a scratch file and mapped"""
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -63,13 +68,17 @@ def _checked_size(shape: tuple[int, ...], dtype: np.dtype[Any], rest: int, what:
 class Archive:
     """The arrays of a ``.npz``, each read when asked for.
 
+    Large ones are mapped, from the archive itself or, where they are compressed, from a scratch
+    file in the folder `scratch` (default: the system's).
+
     Raises
     ------
     DataError
         from every method, naming the file and the array.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, scratch: Path | None = None) -> None:
+        self._scratch = scratch
         self.path = must_exist(path, "numpy archive")
         with malformed(path, "a numpy archive (.npz)", *_BROKEN):
             self._zip = zipfile.ZipFile(path)
@@ -91,7 +100,7 @@ class Archive:
         return key in self.keys
 
     def array(self, key: str) -> Array:
-        """The array `key`, as stored; read-only and mapped where it is large and uncompressed."""
+        """The array `key`, as stored; mapped where it is large."""
         if key not in self.keys:
             known = ", ".join(sorted(self.keys)) or "no array"
             raise DataError(f"{self.path}: holds no array {key!r}; it holds {known}")
@@ -105,9 +114,24 @@ class Archive:
                 if info.compress_type == zipfile.ZIP_STORED and size >= MAP_FROM:
                     order = "F" if fortran else "C"
                     return self._mapped(info, start, shape, dtype, order)
+                if size >= SPILL_FROM and not fortran:
+                    return self._unpacked(stream, size, shape, dtype)
                 must_fit(size, self.path, f"array {key!r}")
                 stream.seek(0)
                 return np.asarray(npy.read_array(stream, allow_pickle=False))
+
+    def _unpacked(
+        self, stream: IO[bytes], size: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Array:
+        free = shutil.disk_usage(self._scratch or tempfile.gettempdir()).free
+        if size > free:
+            raise DataError(
+                f"{self.path}: an array of {size:,} bytes is unpacked to a scratch file, but its "
+                f"disk has {free:,} bytes free: name a folder with more room"
+            )
+        with scratch_file(self._scratch) as file:
+            shutil.copyfileobj(stream, file, 1 << 24)
+            return mapped(file, dtype, shape)
 
     def _mapped(
         self, info: zipfile.ZipInfo, start: int, shape: tuple[int, ...], dtype: Any, order: Any

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gnndist.data.features import densify, normalize_rows
+from gnndist.data.building import build
+from gnndist.data.features import densify
 from gnndist.data.files import malformed, must_exist, must_fit
 from gnndist.data.inert_pickle import read_pickle
 from gnndist.data.labels import one_hot_to_classes
@@ -18,7 +19,7 @@ VALID = 500
 """the vertices after the training ones that Kipf & Welling (2017) validate on"""
 
 
-def read_planetoid(folder: Path, name: str, *, normalize_features: bool, symmetrize: bool) -> Graph:
+def read_planetoid(folder: Path, name: str, *, symmetrize: bool) -> Graph:
     """The graph in ``ind.NAME.{x,tx,allx,y,ty,ally,graph,test.index}`` of `folder`.
 
     As Kipf's loader: the test rows are put where ``test.index`` says; ids in its range that it
@@ -45,24 +46,21 @@ def read_planetoid(folder: Path, name: str, *, normalize_features: bool, symmetr
     labels = np.full(n, -1, np.int64)
     labels[: len(known_y)] = one_hot_to_classes(known_y, f"{stem}.ally")
     labels[at] = one_hot_to_classes(test_y, f"{stem}.ty")
-    edges = _edges(stem)
-    try:
-        return Graph.from_edge_index(
-            edges,
-            num_vertices=n,
-            symmetrize=symmetrize,
-            features=normalize_rows(features) if normalize_features else features,
-            labels=labels,
-            num_classes=known_y.shape[1],
-            splits={
-                "train": np.arange(train),
-                "valid": np.arange(train, train + VALID),
-                "test": np.sort(at),
-            },
-            name=name,
-        )
-    except DataError as error:
-        raise DataError(f"{stem}.graph: {error}") from error
+    return build(
+        _edges(stem),
+        _part(stem, "graph"),
+        num_vertices=n,
+        symmetrize=symmetrize,
+        features=features,
+        labels=labels,
+        num_classes=known_y.shape[1],
+        splits={
+            "train": np.arange(train),
+            "valid": np.arange(train, train + VALID),
+            "test": np.sort(at),
+        },
+        name=name,
+    )
 
 
 def _placed(known: Any, test: Any, at: Array, n: int, stem: Path) -> sp.csr_array:
