@@ -22,15 +22,48 @@ class TrainConfig:
     hidden: int = option(256, "width of the hidden layers", low=1)
     dropout: float = option(0.5, "dropout between layers", low=0, high=1)
     input_dropout: float = option(0.0, "dropout on the features", low=0, high=1)
-    lr: float = option(0.01, "learning rate", above=0)
-    weight_decay: float = option(0.0, "L2 penalty", low=0)
-    decay_on: str = option("all", "which layers weight decay applies to", allowed=("all", "first"))
-    epochs: int = option(200, "synchronous passes over the whole graph", low=1)
+    epochs: int = option(200, "synchronous passes over the whole graph", low=1, may_change=True)
     seed: int = option(0, "seed of the initial weights and the dropout masks", low=0)
+    label_smoothing: float = option(0.0, "share of the target spread evenly", low=0, high=1)
+
+    optimizer: str = option("adam", "what steps", allowed=("adam", "adamw", "sgd"))
+    lr: float = option(0.01, "learning rate", above=0)
+    momentum: float = option(0.9, "of sgd", low=0, high=1)
+    weight_decay: float = option(0.0, "L2 penalty (adamw: decoupled)", low=0)
+    decay_on: str = option("all", "which layers weight decay applies to", allowed=("all", "first"))
+    clip_norm: float = option(0.0, "greatest norm of the whole gradient (0: any)", low=0)
+
+    schedule: str = option(
+        "constant", "of the learning rate", allowed=("constant", "cosine", "step", "plateau")
+    )
+    warmup: int = option(0, "epochs in which the learning rate rises to its value", low=0)
+    step_every: int = option(100, "epochs between decays (step)", low=1)
+    plateau: int = option(20, "evaluations without a better figure before a decay (plateau)", low=0)
+    decay: float = option(0.5, "factor of a decay (step, plateau)", above=0, high=1)
+    min_lr: float = option(0.0, "where the learning rate ends (cosine, plateau)", low=0)
+
     eval_every: int = option(1, "epochs between evaluations", low=1)
+    patience: int = option(0, "stop after so many epochs with no better validation (0: no)", low=0)
+
+    checkpoint_every: int = option(0, "epochs between checkpoints (0: no)", low=0, may_change=True)
+    checkpoint_minutes: float = option(
+        10.0, "minutes between checkpoints (0: no)", low=0, may_change=True
+    )
+    keep_checkpoints: int = option(2, "how many of them stay", low=1, may_change=True)
+
     dtype: str = option("float32", "type of features and weights", allowed=("float32", "float64"))
-    device: str = option("auto", "where to compute", allowed=("auto", "cpu", "cuda"))
-    threads: int = option(0, "threads a rank (0: the machine's cores shared out)", low=0)
+    device: str = option(
+        "auto", "where to compute", allowed=("auto", "cpu", "cuda"), may_change=True
+    )
+    threads: int = option(
+        0, "threads a rank (0: the machine's cores shared out)", low=0, may_change=True
+    )
+    timeout: float = option(
+        600.0,
+        "seconds that ranks wait for one another (0: for ever); short epochs make it less",
+        low=0,
+        may_change=True,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -23,6 +23,8 @@ class Option:
     """greatest value"""
     above: float | None = None
     """values must be greater than this"""
+    may_change: bool = False
+    """whether a resumed run may have another value"""
 
     def range(self) -> str:
         if self.allowed:
