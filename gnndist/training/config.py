@@ -65,6 +65,10 @@ class TrainConfig:
         may_change=True,
     )
 
+    profile: bool = option(
+        False, "show where a few epochs' time goes; write a trace a rank", may_change=True
+    )
+
     def __post_init__(self) -> None:
         check(self)
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -53,6 +54,8 @@ class Trainer:
     """what the loss is divided by, over all ranks"""
     tally: Tally = field(default_factory=Tally)
     """what this rank's epochs have cost"""
+    around_step: Callable[[int], AbstractContextManager[None]] = nullcontext
+    """entered with an epoch's number for its step: a profiler"""
 
     @classmethod
     def create(
@@ -127,9 +130,11 @@ class Trainer:
         key = f"valid_{self.task.metric}"
         for epoch in range(1, self.config.epochs + 1):
             self.comm.meter.take()
-            start = time.perf_counter()
-            loss = self.step(epoch)
-            line = {"epoch": epoch, "loss": loss} | self._costs(time.perf_counter() - start)
+            with self.around_step(epoch):
+                start = time.perf_counter()
+                loss = self.step(epoch)
+                epoch_s = time.perf_counter() - start
+            line = {"epoch": epoch, "loss": loss} | self._costs(epoch_s)
             if epoch % self.config.eval_every == 0 or epoch == self.config.epochs:
                 metrics = self.evaluate()
                 line |= metrics

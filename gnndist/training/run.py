@@ -14,6 +14,7 @@ from gnndist.store import Store
 from gnndist.tasks import task
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer, make_model
+from gnndist.training.profile import Profile
 from gnndist.training.rundir import RunDir
 from gnndist.training.shard import load_shard
 from gnndist.training.tally import rank_figures
@@ -30,7 +31,10 @@ def train_rank(
     on_epoch: Callable[[Line], None],
 ) -> Line:
     """Train as one rank of a job; rank 0 writes the run directory. Returns the result."""
-    trainer = Trainer.create(store, config, comm, device)
+    profile = Profile(comm, device, config.epochs) if config.profile else None
+    trainer = Trainer.create(store, config, profile.comm if profile else comm, device)
+    if profile is not None:
+        trainer.around_step = profile.epoch
     seconds: list[float] = []
     sent: list[int] = []
 
@@ -58,7 +62,10 @@ def train_rank(
         "vertices": store.num_vertices,
     }
     ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
+    profiled = profile.finish(run.trace) if profile else None
     if comm.rank == 0:
+        if profiled is not None:
+            run.write_profile(profiled)
         run.write_ranks(ranks)
         run.write_model(best.state or trainer.model.state_dict())
         run.write_result(result)

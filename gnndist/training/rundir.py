@@ -6,6 +6,9 @@ model.safetensors    the weights of the best epoch
 result.json          the figures
 ranks.json           by rank: its vertices, edges and halo; seconds an epoch by phase; bytes an
                      epoch to each rank (`bytes_to`); peak memory; machine (`tally.rank_figures`)
+profile.json         with --profile: by rank, the parts of each profiled epoch in seconds
+                     (`breakdown.EpochParts`)
+trace/rank-N.json    with --profile: what rank N did in those epochs, as a Chrome trace
 """
 
 import json
@@ -24,10 +27,11 @@ from torch import Tensor
 import gnndist
 from gnndist.errors import RunError
 from gnndist.store import Store
+from gnndist.training.breakdown import EpochParts
 from gnndist.training.config import TrainConfig
 
 CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
-RANKS = "ranks.json"
+RANKS, PROFILE, TRACE = "ranks.json", "profile.json", "trace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +72,11 @@ class RunDir:
             raise RunError(f"{path} is not a run: it has no {CONFIG}")
         return run
 
+    @property
+    def trace(self) -> Path:
+        """The folder of the ranks' traces."""
+        return self.path / TRACE
+
     # --- written --------------------------------------------------------------------------------
 
     def write_config(self, config: TrainConfig, store: Store, ranks: int) -> None:
@@ -104,6 +113,10 @@ class RunDir:
     def write_ranks(self, ranks: Sequence[Mapping[str, Any]]) -> None:
         self._write_json(RANKS, {"ranks": ranks})
 
+    def write_profile(self, ranks: Sequence[Sequence[EpochParts]]) -> None:
+        """The profiled epochs of every rank, by rank."""
+        self._write_json(PROFILE, {"ranks": [[e.to_dict() for e in epochs] for epochs in ranks]})
+
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         partial = self.path / f".{name}.partial"
         partial.write_text(json.dumps(content, indent=2) + "\n")
@@ -136,6 +149,11 @@ class RunDir:
 
     def result(self) -> dict[str, Any]:
         return self._read_json(RESULT)
+
+    def profile(self) -> list[list[EpochParts]]:
+        """By rank, the parts of each profiled epoch."""
+        ranks = self._read_json(PROFILE)["ranks"]
+        return [[EpochParts(**epoch) for epoch in epochs] for epochs in ranks]
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         with (self.path / METRICS).open() as file:

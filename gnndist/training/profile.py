@@ -1,0 +1,216 @@
+"""A profile of a few steady epochs: a Chrome trace a rank, and where their time goes.
+
+torch.profiler records operators and our marked ranges (`gnndist.ranges`) in epochs 3 to 5 of a
+training (fewer where there are fewer), so that the others run as they always do.
+
+When an exchange arrives is not in such a trace: gloo tells only whoever waits. So during profiled
+epochs a thread of its own waits for each exchange and reads the clock when it has arrived, while
+the rank goes on; the rank then waits for that thread. On a GPU the kernels of the exchange are in
+the trace, and no thread is needed.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from gnndist.comm import Comm, Meter, Pending, Reduction
+from gnndist.ranges import EPOCH, POST, REDUCE, WAIT
+from gnndist.training.breakdown import EpochParts, Interval, epoch_parts
+
+WARM_UP, PROFILED = 2, 3
+"""epochs that are let pass, and epochs that are profiled"""
+
+
+@dataclass(kw_only=True)
+class Flight:
+    """One exchange on its way."""
+
+    size: int
+    """bytes sent from here"""
+    seconds: float = 0.0
+    """from handing the messages over until all have arrived and the sent buffers are free"""
+
+
+class Profile:
+    """The profile of one rank of a job."""
+
+    def __init__(self, comm: Comm, device: torch.device, epochs: int) -> None:
+        self.comm = ProfiledComm(comm, watch=device.type == "cpu")
+        """what the training must communicate through"""
+        self._inner = comm
+        self._device = device
+        self._epochs = epochs
+        self._seen = 0
+        self._profiler: profile | None = None
+
+    @contextmanager
+    def epoch(self, number: int) -> Iterator[None]:
+        """Around the step of epoch `number`; starts and stops the profiler when it is time."""
+        left = self._epochs - number + 1 + self._seen
+        warm_up = min(WARM_UP, left - 1)
+        last = min(warm_up + PROFILED, left)
+        self._seen += 1
+        if not warm_up < self._seen <= last:
+            yield
+            return
+        if self._profiler is None:
+            self._start()
+        with record_function(f"{EPOCH} {number}"):
+            yield
+        if self._seen == last:
+            self._stop()
+
+    def finish(self, folder: Path) -> list[list[EpochParts]]:
+        """Write this rank's trace to `folder`; every rank's epochs. Every rank must call this."""
+        self._stop()
+        mine: list[EpochParts] = []
+        if self._profiler is not None:
+            mine = self._write(folder)
+        return self._inner.all_gather(mine)
+
+    def _start(self) -> None:
+        # Its start and stop would otherwise be told on standard error, once a rank.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        activities = [ProfilerActivity.CPU]
+        if self._device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profiler = profile(activities=activities, acc_events=True)
+        self._profiler.start()
+        self.comm.profiling = True
+
+    def _stop(self) -> None:
+        if self._profiler is not None and self.comm.profiling:
+            self.comm.profiling = False
+            self._profiler.stop()
+
+    def _write(self, folder: Path) -> list[EpochParts]:
+        assert self._profiler is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        rank = self._inner.rank
+        partial = folder / f".rank-{rank}.json.partial"
+        self._profiler.export_chrome_trace(str(partial))
+        trace = json.loads(partial.read_text())
+        events: list[dict[str, Any]] = trace["traceEvents"]
+        flights = _in_flight(events, self.comm.flights)
+        parts = epoch_parts(events, flights)
+        events += _flight_events(flights, self.comm.flights)
+        for event in events:
+            if event["name"] == "process_name" and event["pid"] == os.getpid():
+                event["args"] = {"name": f"rank {rank}"}
+        trace["traceName"] = f"rank {rank}"
+        partial.write_text(json.dumps(trace))
+        partial.replace(folder / f"rank-{rank}.json")
+        return parts
+
+
+def _in_flight(events: Sequence[dict[str, Any]], flights: Sequence[Flight]) -> list[Interval]:
+    """When each exchange was on its way: it left with its POST range, in order."""
+    posts = sorted(float(e["ts"]) for e in events if e["name"] == POST and "dur" in e)
+    return [
+        (post, post + 1e6 * flight.seconds)
+        for post, flight in zip(posts, flights, strict=False)
+        if flight.seconds > 0
+    ]
+
+
+def _flight_events(
+    intervals: Sequence[Interval], flights: Sequence[Flight]
+) -> list[dict[str, Any]]:
+    """The exchanges as a track of their own."""
+    events = []
+    for index, ((begin, end), flight) in enumerate(zip(intervals, flights, strict=False)):
+        common = {"cat": "exchange", "id": index, "name": "exchange in flight", "pid": os.getpid()}
+        events += [
+            {**common, "ph": "b", "ts": begin, "args": {"bytes sent": flight.size}},
+            {**common, "ph": "e", "ts": end},
+        ]
+    return events
+
+
+class ProfiledComm:
+    """A rank's `Comm`, its waits and sums marked as ranges while an epoch is profiled.
+
+    It keeps a meter of its own, because the thread that watches for an arrival waits on the inner
+    one's behalf.
+    """
+
+    def __init__(self, comm: Comm, *, watch: bool) -> None:
+        self._comm = comm
+        self._watch = watch
+        self.rank = comm.rank
+        self.world = comm.world
+        self.meter = Meter()
+        self.profiling = False
+        self.flights: list[Flight] = []
+
+    def start(self, sends: Sequence[Tensor], receives: Sequence[Tensor]) -> Pending:
+        for peer, tensor in enumerate(sends):
+            if tensor.numel():
+                self.meter.sent(peer, tensor.nbytes)
+        begin = time.perf_counter()
+        with record_function(POST):
+            pending = self._comm.start(sends, receives)
+        if self.profiling and self._watch:
+            flight = Flight(size=sum(tensor.nbytes for tensor in sends))
+            self.flights.append(flight)
+            pending = _Watched(pending, flight, begin)
+        return _Marked(pending, self.meter)
+
+    def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> None:
+        start = time.perf_counter()
+        with record_function(REDUCE):
+            self._comm.all_reduce(tensor, op)
+        self.meter.reduce_s += time.perf_counter() - start
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return self._comm.all_gather(value)
+
+    def swap(self, values: Sequence[Any]) -> list[Any]:
+        return self._comm.swap(values)
+
+
+class _Marked:
+    """Messages on their way; the wait for them is metered and marked."""
+
+    def __init__(self, pending: Pending, meter: Meter) -> None:
+        self._pending = pending
+        self._meter = meter
+
+    def wait(self) -> None:
+        start = time.perf_counter()
+        with record_function(WAIT):
+            self._pending.wait()
+        self._meter.wait_s += time.perf_counter() - start
+
+
+class _Watched:
+    """Messages on their way, awaited by a thread that notes when they have arrived."""
+
+    def __init__(self, pending: Pending, flight: Flight, begin: float) -> None:
+        self._error: BaseException | None = None
+
+        def watch() -> None:
+            try:
+                pending.wait()
+            except BaseException as error:
+                self._error = error
+            flight.seconds = time.perf_counter() - begin
+
+        # A daemon: where a peer has died, nobody should have to wait for it.
+        self._thread = threading.Thread(target=watch, name="exchange watch", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
