@@ -54,7 +54,7 @@ class Trainer:
     """what the loss is divided by, over all ranks"""
     tally: Tally = field(default_factory=Tally)
     """what this rank's epochs have cost"""
-    around_step: Callable[[int], AbstractContextManager[None]] = nullcontext
+    around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
     """entered with an epoch's number for its step: a profiler"""
 
     @classmethod
