@@ -28,6 +28,7 @@ from gnndist.kernels.vector import (
     store_first,
     where_positive,
 )
+from gnndist.ranges import ELEMENTWISE, ranged
 
 SUM_ROWS = 1024
 """Rows summed into one partial bias gradient: fixed, so that sums do not depend on threads."""
@@ -127,6 +128,7 @@ BACKWARD = Kernel(_backward, {dtype: _signature(dtype, False) for dtype in FLOAT
 NO_IDS = np.empty(0, np.int64)
 
 
+@ranged(ELEMENTWISE)
 def bias_relu_dropout(
     x: Tensor,
     bias: Tensor | None,
@@ -185,6 +187,7 @@ def bias_relu_dropout(
     return out
 
 
+@ranged(ELEMENTWISE)
 def bias_relu_dropout_backward(
     grad: Tensor,
     out: Tensor | None,

@@ -25,8 +25,9 @@ from gnndist.kernels.vector import (
     prefetch,
     store,
     store_first,
-    zeros,
+    where,
 )
+from gnndist.ranges import SPARSE, ranged
 
 AHEAD = 6
 """How many neighbours ahead features are asked for."""
@@ -182,6 +183,7 @@ SPMM = Kernel(
 )
 
 
+@ranged(SPARSE)
 def spmm(csr: CSR, x: Tensor, out: Tensor | None = None, accumulate: bool = False) -> Tensor:
     """out = A x, or out += A x.
 
