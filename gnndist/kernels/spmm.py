@@ -25,7 +25,7 @@ from gnndist.kernels.vector import (
     prefetch,
     store,
     store_first,
-    where,
+    zeros,
 )
 from gnndist.ranges import SPARSE, ranged
 
