@@ -6,13 +6,12 @@ the parts of an epoch (`gnndist.training.breakdown`).
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.profiler import record_function
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 SPARSE = "gnndist.sparse"
 """products with the graph's matrices, and what else reads neighbours' rows"""
@@ -28,17 +27,17 @@ EPOCH = "gnndist.epoch"
 """one training step; followed by the epoch's number"""
 
 
-def ranged(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def ranged(name: str) -> Callable[[F], F]:
     """Mark a function's calls as a range of this name."""
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: F) -> F:
         @functools.wraps(function)
-        def marked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def marked(*args: Any, **kwargs: Any) -> Any:
             if not torch._C._autograd._profiler_enabled():
                 return function(*args, **kwargs)
             with record_function(name):
                 return function(*args, **kwargs)
 
-        return marked
+        return cast(F, marked)
 
     return decorate
