@@ -8,6 +8,7 @@ import click
 
 from gnndist.cli.console import EpochLines, result_table, say
 from gnndist.cli.options import config_options, given
+from gnndist.cli.profile_table import show_profile
 from gnndist.launch import is_worker, joined, launched_here, pick_device, run_ranks_of
 from gnndist.store import Store
 from gnndist.training.config import TrainConfig
@@ -51,3 +52,5 @@ def command(store: Path, ranks: int, out: Path, overwrite: bool, **options: Any)
             result = train_rank(opened, config, run, comm, device, lines)
         if comm.rank == 0:
             result_table(result, opened.manifest.task)
+            if config.profile:
+                show_profile(run)

@@ -58,8 +58,24 @@ class EpochParts:
     hidden_s: float
     """exchange in flight beside the other parts"""
 
+    @property
+    def waiting_s(self) -> float:
+        """Seconds that depend on the other ranks."""
+        return self.parts["exchange"] + self.parts["reduce"]
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def mean_parts(epochs: Sequence[EpochParts]) -> EpochParts:
+    """The mean of some epochs, under the first one's number."""
+    count = len(epochs)
+    return EpochParts(
+        epoch=epochs[0].epoch,
+        epoch_s=sum(e.epoch_s for e in epochs) / count,
+        parts={part: sum(e.parts[part] for e in epochs) / count for part in PARTS},
+        hidden_s=sum(e.hidden_s for e in epochs) / count,
+    )
 
 
 class Segment(NamedTuple):
