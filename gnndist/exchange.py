@@ -4,11 +4,12 @@ The plan of an exchange is data (how many messages go to and come from each rank
 is the one function that moves it. Reversed, the same exchange carries gradients back.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gnndist.buffers import BufferPool
 from gnndist.comm import Comm, Pending
 
 
@@ -21,6 +22,8 @@ class Exchange:
     """messages to each rank; the sent buffer's rows are ordered by receiving rank"""
     receive_counts: tuple[int, ...]
     """messages from each rank; the received buffer's rows are ordered by sending rank"""
+    overlap: bool = True
+    """do other work meanwhile; otherwise `start` returns when everything has arrived"""
 
     @property
     def num_sent(self) -> int:
@@ -32,18 +35,20 @@ class Exchange:
 
     def reversed(self) -> "Exchange":
         """What was received goes back to where it came from."""
-        return Exchange(
-            comm=self.comm, send_counts=self.receive_counts, receive_counts=self.send_counts
-        )
+        return replace(self, send_counts=self.receive_counts, receive_counts=self.send_counts)
 
-    def start(self, messages: Tensor) -> "Transfer":
+    def start(self, messages: Tensor, buffers: BufferPool) -> "Transfer":
         """Begin to move `messages`, [num_sent, …] contiguous; other work can be done meanwhile."""
-        received = messages.new_empty((self.num_received, *messages.shape[1:]))
+        shape = (self.num_received, *messages.shape[1:])
+        received = buffers.empty(shape, messages.dtype, messages.device)
         pending = self.comm.start(
             torch.split(messages, list(self.send_counts)),
             torch.split(received, list(self.receive_counts)),
         )
-        return Transfer(pending, received)
+        transfer = Transfer(pending, received)
+        if not self.overlap:
+            transfer.wait()
+        return transfer
 
 
 class Transfer:

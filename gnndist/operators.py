@@ -99,6 +99,10 @@ class Operators:
     receive_t: CSR
     exchange: Exchange
     reverse: Exchange
+    num_boundary: int
+    """S reads only the first rows of its input"""
+    num_receiving: int
+    """R adds only into the first rows of the output"""
 
     @property
     def nnz(self) -> int:
@@ -113,15 +117,17 @@ def build_operators(
     comm: Comm,
     dtype: torch.dtype,
     device: torch.device,
+    *,
+    overlap: bool = True,
 ) -> Operators:
     """The matrices of an aggregation on `device`, their values in `dtype`."""
     start = plan.runs[plan.rank]
     a, b = degrees.scales(aggregation)
     row_scale, column_scale = a[plan.rows - start], b[plan.columns - start]
-    local = plan.local
+    own = plan.local
     if aggregation.self_loops:
         missing = np.flatnonzero(~degrees.loop[plan.rows - start])
-        local = _with_loops(local, missing, plan.row_at)
+        own = _with_loops(own, missing, plan.row_at)
 
     def operator(
         matrix: Matrix,
@@ -138,7 +144,7 @@ def build_operators(
         )
 
     forward = (
-        operator(local, row_scale, column_scale),
+        operator(own, row_scale, column_scale),
         operator(plan.send, None, column_scale),
         operator(plan.receive, row_scale, None),
     )
@@ -146,22 +152,25 @@ def build_operators(
     transposed = [matrix.transpose() for matrix in forward]
     if transposed[0].equals(forward[0]):
         transposed[0] = forward[0]
-    l, s, r = (matrix.to(device=device) for matrix in forward)
-    l_t, s_t, r_t = (matrix.to(device=device) for matrix in transposed)
+    local, send, receive = (matrix.to(device=device) for matrix in forward)
+    local_t, send_t, receive_t = (matrix.to(device=device) for matrix in transposed)
     exchange = Exchange(
         comm=comm,
         send_counts=tuple(plan.send_counts.tolist()),
         receive_counts=tuple(plan.receive_counts.tolist()),
+        overlap=overlap,
     )
     return Operators(
-        local=l,
-        send=s,
-        receive=r,
-        local_t=l if transposed[0] is forward[0] else l_t,
-        send_t=s_t,
-        receive_t=r_t,
+        local=local,
+        send=send,
+        receive=receive,
+        local_t=local if transposed[0] is forward[0] else local_t,
+        send_t=send_t,
+        receive_t=receive_t,
         exchange=exchange,
         reverse=exchange.reversed(),
+        num_boundary=plan.num_boundary,
+        num_receiving=plan.num_receiving,
     )
 
 
@@ -172,13 +181,8 @@ def _with_loops(
     row = np.concatenate([matrix.row_of_entry(), rows])
     column = np.concatenate([matrix.indices, column_of_row[rows]])
     values = None if matrix.values is None else np.concatenate([matrix.values, np.ones(len(rows))])
-    order = np.lexsort((column, row))
-    return Matrix.from_entries(
-        row[order],
-        column[order],
-        None if values is None else values[order],
-        (matrix.num_rows, matrix.num_columns),
-    )
+    shape = (matrix.num_rows, matrix.num_columns)
+    return Matrix.from_entries(row, column, values, shape).sorted()
 
 
 def _scaled(

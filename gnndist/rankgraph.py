@@ -7,20 +7,21 @@ vertices only), `layered` gives one view a layer, each computing just what the n
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnndist.aggregate import Aggregate, Gather
+from gnndist.aggregate import Aggregate, AggregateOfLinear, Linear, LinearOfAggregate
+from gnndist.bipartite import Bipartite, Order, bipartite
+from gnndist.buffers import BufferPool
 from gnndist.comm import Comm
-from gnndist.kernels import dropout_key
+from gnndist.kernels import CSR, dropout_key
+from gnndist.neighbours import Neighbourhood, Neighbours
 from gnndist.operators import Aggregation, Degrees, Operators, build_operators
 from gnndist.plan import RankPlan, RankRows, assemble, request
-
-_PLAIN = Aggregation(norm="sum", weighted=True)
+from gnndist.savings import Savings
 
 
 @dataclass(kw_only=True)
@@ -43,17 +44,18 @@ class Clock:
         return key
 
 
-class Bipartite(NamedTuple):
-    """A rank's part of the graph as a message-passing library takes it."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Vertices:
+    """Owned vertices that a tensor's rows belong to: what dropout and norms need to know."""
 
-    features: Tensor
-    """[n_in + halo, F] owned rows, then halo rows"""
-    edge_index: Tensor
-    """[2, E] int64: rows of `features` → rows of the output"""
-    edge_weight: Tensor | None
-    """[E]"""
-    row_at: Tensor
-    """[n_out] where each output row stands among `features`"""
+    column_ids: int | Tensor
+    """global ids: the first of a run, or [n] int64"""
+    num_columns: int
+    """n"""
+    comm: Comm
+    clock: Clock
+    whole: bool
+    """they are all the vertices that this rank owns"""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -69,17 +71,20 @@ class RankGraph:
     clock: Clock
     whole: bool = True
     """inputs are all owned vertices"""
-    cover: bool = True
-    """linear aggregations may send sums formed at the sender (a minimum vertex cover)"""
-    propagate_once: bool = True
-    """aggregate a constant input once and keep the result"""
+    savings: Savings = field(default_factory=Savings)
+    """which exact savings are on"""
+    buffers: BufferPool = field(default_factory=BufferPool)
+    """where layers take their large results"""
     views: Sequence["RankGraph"] = ()
     """by layer, where layers see different vertices"""
     constant: Tensor | None = None
     """the input features: no gradient, the same every epoch"""
     _plans: dict[bool, RankPlan] = field(default_factory=dict)
     _operators: dict[tuple[Aggregation, bool, torch.dtype], Operators] = field(default_factory=dict)
-    _propagated: dict[Aggregation, Tensor] = field(default_factory=dict)
+    _neighbourhoods: dict[tuple[bool, bool, torch.dtype], Neighbourhood] = field(
+        default_factory=dict
+    )
+    _propagated: dict[tuple[Aggregation, int], Tensor] = field(default_factory=dict)
 
     @classmethod
     def create(
@@ -89,8 +94,7 @@ class RankGraph:
         *,
         device: torch.device | str = "cpu",
         seed: int = 0,
-        cover: bool = True,
-        propagate_once: bool = True,
+        savings: Savings = Savings(),  # noqa: B008  (frozen)
     ) -> "RankGraph":
         """The view of all vertices a rank owns."""
         return cls(
@@ -99,8 +103,7 @@ class RankGraph:
             comm=comm,
             device=torch.device(device),
             clock=Clock(seed=seed),
-            cover=cover,
-            propagate_once=propagate_once,
+            savings=savings,
         )
 
     # --- which vertices ---------------------------------------------------------------------
@@ -108,37 +111,57 @@ class RankGraph:
     @property
     def num_rows(self) -> int:
         """Rows that a convolution on this view returns."""
-        return len(self.part.rows)
+        return len(self.rows)
 
     @property
     def num_columns(self) -> int:
         """Rows that a convolution on this view takes."""
-        return len(self._columns)
+        return len(self.columns)
 
     @property
     def row_ids(self) -> int | Tensor:
         """Global ids of the output rows: the first of a run, or [n_out] int64."""
-        return _ids(self.part.rows, self.device)
+        return _ids(self.rows, self.device)
 
     @property
     def column_ids(self) -> int | Tensor:
         """Global ids of the input rows: the first of a run, or [n_in] int64."""
-        return _ids(self._columns, self.device)
+        return _ids(self.columns, self.device)
 
     @property
-    def _columns(self) -> NDArray[np.int64]:
-        if self.whole:
-            return np.arange(self.part.start, self.part.stop)
-        return self.plan(cover=False).columns
+    def rows(self) -> NDArray[np.int64]:
+        """[n_out] global ids of the output rows."""
+        return self._any_plan.rows
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """[n_in] global ids of the input rows."""
+        return self._any_plan.columns
+
+    @property
+    def _any_plan(self) -> RankPlan:
+        """Which rows and columns there are does not depend on how messages are formed."""
+        return next(iter(self._plans.values()), None) or self.plan(cover=self.savings.cover)
 
     def own(self, h: Tensor) -> Tensor:
         """The rows of the input `h` that are this view's output vertices."""
-        if self.num_rows == self.num_columns:
+        if self.whole:
             return h
-        return h[torch.from_numpy(self.plan(cover=False).row_at).to(self.device)]
+        return h[torch.from_numpy(self._any_plan.row_at).to(self.device)]
+
+    @property
+    def outputs(self) -> Vertices:
+        """The output vertices, where a dropout or a norm follows the last convolution."""
+        return Vertices(
+            column_ids=self.row_ids,
+            num_columns=self.num_rows,
+            comm=self.comm,
+            clock=self.clock,
+            whole=self.num_rows == len(self.degrees.count),
+        )
 
     def at(self, layer: int) -> "RankGraph":
-        """The view that layer `layer` (from 0) of a model works on."""
+        """The view that a model's layer `layer` works on, counted from this view on."""
         return self.views[layer] if self.views else self
 
     # --- plans (collective: every rank asks for the same ones in the same order) -----------------
@@ -155,11 +178,17 @@ class RankGraph:
         self, aggregation: Aggregation, dtype: torch.dtype, *, cover: bool | None = None
     ) -> Operators:
         """The matrices of an aggregation, built when first asked for."""
-        cover = self.cover if cover is None else cover
+        cover = self.savings.cover if cover is None else cover
         key = (aggregation, cover, dtype)
         if key not in self._operators:
             self._operators[key] = build_operators(
-                self.plan(cover=cover), self.degrees, aggregation, self.comm, dtype, self.device
+                self.plan(cover=cover),
+                self.degrees,
+                aggregation,
+                self.comm,
+                dtype,
+                self.device,
+                overlap=self.savings.overlap,
             )
         return self._operators[key]
 
@@ -182,14 +211,14 @@ class RankGraph:
                 device=self.device,
                 clock=self.clock,
                 whole=False,
-                cover=self.cover,
-                propagate_once=self.propagate_once,
+                savings=self.savings,
+                buffers=self.buffers,
             )
-            rows = view.plan(cover=False).columns
+            rows = view.columns
             views.insert(0, view)
-        first = views[0]
-        first.views = views
-        return first
+        for layer, view in enumerate(views):
+            view.views = views[layer:]
+        return views[0]
 
     # --- what layers call -----------------------------------------------------------------------
 
@@ -201,50 +230,95 @@ class RankGraph:
         if h.shape[0] != self.num_columns:
             raise ValueError(f"h has {h.shape[0]} rows: this rank's graph takes {self.num_columns}")
         if self.is_constant(h):
-            if aggregation not in self._propagated:
-                operators = self.operators(aggregation, h.dtype)
-                self._propagated[aggregation] = Aggregate.apply(h, operators)  # type: ignore[no-untyped-call]
-            return self._propagated[aggregation]
-        out: Tensor = Aggregate.apply(h.contiguous(), self.operators(aggregation, h.dtype))  # type: ignore[no-untyped-call]
+            return self._kept(h, aggregation, 1)
+        operators = self.operators(aggregation, h.dtype)
+        out: Tensor = Aggregate.apply(h.contiguous(), operators, self.buffers)  # type: ignore[no-untyped-call]
         return out
+
+    def aggregate_linear(self, h: Tensor, weight: Tensor, aggregation: Aggregation) -> Tensor:
+        """Â h Wᵀ, the product whose order costs least; h [n_in, F_in], weight [F_out, F_in].
+
+        Â(hW) = (Âh)W: aggregate at the narrower width, or not at all where Âh is a constant.
+        """
+        if self.is_constant(h):
+            out: Tensor = Linear.apply(self.aggregate(h, aggregation), weight, self.buffers)  # type: ignore[no-untyped-call]
+            return out
+        narrows = weight.shape[0] <= weight.shape[1] and self.savings.linear_first
+        layer = AggregateOfLinear if narrows else LinearOfAggregate
+        operators = self.operators(aggregation, h.dtype)
+        out = layer.apply(h.contiguous(), weight, operators, self.buffers)  # type: ignore[no-untyped-call]
+        return out
+
+    def propagate(self, h: Tensor, aggregation: Aggregation, steps: int) -> Tensor:
+        """`steps` aggregations one after the other, step k on ``at(k)``; [n_in, F] → [n_out, F].
+
+        A constant input is propagated once.
+        """
+        if self.is_constant(h):
+            return self._kept(h, aggregation, steps)
+        for step in range(steps):
+            h = self.at(step).aggregate(h, aggregation)
+        return h
+
+    def _kept(self, h: Tensor, aggregation: Aggregation, steps: int) -> Tensor:
+        key = (aggregation, steps)
+        if key not in self._propagated:
+            for step in range(steps):
+                operators = self.at(step).operators(aggregation, h.dtype)
+                h = Aggregate.apply(h, operators, self.buffers)  # type: ignore[no-untyped-call]
+            self._propagated[key] = h
+        return self._propagated[key]
 
     def is_constant(self, h: Tensor) -> bool:
         """Whether h is the input features, whose aggregation is computed once and kept."""
-        return self.propagate_once and h is self.constant
+        return self.savings.propagate_once and h is self.constant
+
+    def neighbourhood(
+        self, dtype: torch.dtype, *, self_loops: bool = False, weighted: bool = False
+    ) -> Neighbourhood:
+        """The edges themselves and the exchange of plain rows, for layers that are not linear."""
+        key = (self_loops, weighted, dtype)
+        if key not in self._neighbourhoods:
+            aggregation = Aggregation(norm="sum", self_loops=self_loops, weighted=weighted)
+            operators = self.operators(aggregation, dtype, cover=False)
+            plan = self.plan(cover=False)
+            assert plan.halo is not None, "plain messages are vertices"
+            rows, columns, halo = (
+                torch.from_numpy(ids).to(self.device)
+                for ids in (plan.rows, plan.columns, plan.halo)
+            )
+            self._neighbourhoods[key] = Neighbourhood(
+                operators=operators,
+                owned=Neighbours(csr=_pattern(operators.local), destinations=rows, sources=columns),
+                halo=Neighbours(csr=_pattern(operators.receive), destinations=rows, sources=halo),
+                buffers=self.buffers,
+            )
+        return self._neighbourhoods[key]
 
     def bipartite(self, h: Tensor) -> Bipartite:
-        """Owned and halo rows of `h` with this rank's edges, for any message-passing layer.
+        """Owned and halo rows of h, [n_in, F], with this rank's edges, for any library's layer.
 
         The exchange is differentiable: gradients of halo rows return to their owners.
         """
-        operators = self.operators(_PLAIN, h.dtype, cover=False)
-        features: Tensor = Gather.apply(h.contiguous(), operators)  # type: ignore[no-untyped-call]
-        plan = self.plan(cover=False)
-        local, halo = operators.local, operators.receive
-        rows = [_entry_rows(local.indptr), _entry_rows(halo.indptr)]
-        columns = [local.indices.long(), halo.indices.long() + local.num_cols]
-        weight = None
-        if self.part.adjacency.values is not None:
-            weight = torch.cat(
-                [m.values if m.values is not None else h.new_ones(m.nnz) for m in (local, halo)]
-            )
-        return Bipartite(
-            features,
-            torch.stack([torch.cat(columns), torch.cat(rows)]),
-            weight,
-            torch.from_numpy(plan.row_at).to(self.device),
-        )
+        weighted = self.part.adjacency.values is not None
+        around = self.neighbourhood(h.dtype, weighted=weighted)
+        order = None
+        if not self.whole:
+            row_at = torch.from_numpy(self.plan(cover=False).row_at).to(self.device)
+            order = Order.outputs_first(row_at, self.num_columns)
+        return bipartite(h, around, weighted, order)
 
 
 def _ids(ids: NDArray[np.int64], device: torch.device) -> int | Tensor:
     if len(ids) == 0:
         return 0
-    if ids[-1] - ids[0] + 1 == len(ids):
+    if bool((np.diff(ids) == 1).all()):
         return int(ids[0])
     return torch.from_numpy(ids).to(device)
 
 
-def _entry_rows(indptr: Tensor) -> Tensor:
-    return torch.repeat_interleave(
-        torch.arange(len(indptr) - 1, device=indptr.device), indptr.diff()
-    )
+def _pattern(matrix: CSR) -> CSR:
+    """Where the entries are, without their values."""
+    if matrix.values is None:
+        return matrix
+    return CSR(indptr=matrix.indptr, indices=matrix.indices, num_cols=matrix.num_cols)

@@ -8,11 +8,11 @@ import torch
 from processes import run_ranks
 from threads import run_threads
 
-from gnndist.aggregate import Gather
 from gnndist.comm import Comm
 from gnndist.operators import Aggregation
 from gnndist.plan import Matrix, RankRows
 from gnndist.rankgraph import RankGraph
+from gnndist.savings import Savings
 
 CUTS = {
     1: [0, 30],
@@ -45,7 +45,9 @@ def rows_of(comm: Comm, seed: int, cuts: list[int]) -> RankRows:
 
 def adjoint(comm: Comm, seed: int, cover: bool) -> list[tuple[float, float]]:
     """⟨F x, y⟩ and ⟨x, F* y⟩, each summed over ranks, for every Function."""
-    graph = RankGraph.create(rows_of(comm, seed, CUTS[comm.world]), comm, cover=cover)
+    graph = RankGraph.create(
+        rows_of(comm, seed, CUTS[comm.world]), comm, savings=Savings(cover=cover)
+    )
     generator = torch.Generator().manual_seed(comm.rank)
     sides = []
 
@@ -62,7 +64,7 @@ def adjoint(comm: Comm, seed: int, cover: bool) -> list[tuple[float, float]]:
         x = random(graph.num_columns, 3).requires_grad_()
         both(x, random(graph.num_rows, 3), graph.aggregate(x, aggregation))
     x = random(graph.num_columns, 3).requires_grad_()
-    gathered = Gather.apply(x, graph.operators(AGGREGATIONS[0], torch.float64, cover=False))
+    gathered = graph.bipartite(x).features
     both(x, random(*gathered.shape), gathered)
     return sides
 
@@ -98,7 +100,7 @@ def test_gradcheck() -> None:
 
 def jacobians(comm: Comm, cover: bool) -> Any:
     """Rows of dY/dX on every rank, by pushing unit gradients through the backward exchange."""
-    graph = RankGraph.create(rows_of(comm, 3, CUTS[comm.world]), comm, cover=cover)
+    graph = RankGraph.create(rows_of(comm, 3, CUTS[comm.world]), comm, savings=Savings(cover=cover))
     aggregation = AGGREGATIONS[1]
     x = torch.zeros(graph.num_columns, 1, dtype=torch.float64, requires_grad=True)
     y = graph.aggregate(x, aggregation)
@@ -120,7 +122,7 @@ def test_jacobian_is_the_same_on_any_number_of_ranks(cover: bool) -> None:
 
 
 def traffic(comm: Comm, cover: bool) -> tuple[int, int, int]:
-    graph = RankGraph.create(rows_of(comm, 0, CUTS[comm.world]), comm, cover=cover)
+    graph = RankGraph.create(rows_of(comm, 0, CUTS[comm.world]), comm, savings=Savings(cover=cover))
     graph.aggregate(torch.ones(graph.num_columns, 5, dtype=torch.float64), AGGREGATIONS[0])
     plan = graph.plan(cover=cover)
     peers = int((plan.send_counts > 0).sum())

@@ -53,9 +53,5 @@ class GCNConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
-        # Â(HW) = (ÂH)W: aggregate at the narrower width, or never if ÂH is a constant.
-        if graph.is_constant(h) or self.in_channels < self.out_channels:
-            out: Tensor = self.lin(graph.aggregate(h, self.aggregation))
-        else:
-            out = graph.aggregate(self.lin(h), self.aggregation)
+        out = graph.aggregate_linear(h, self.lin.weight, self.aggregation)
         return out if self.bias is None else out + self.bias

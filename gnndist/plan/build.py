@@ -25,7 +25,7 @@ class RankRows:
     runs: NDArray[np.int64]
     """[ranks + 1] rank r owns the global ids runs[r]..runs[r + 1] − 1"""
     rows: NDArray[np.int64]
-    """[n] global ids, ascending, all owned"""
+    """[n] global ids, all owned; ascending unless restricted to others"""
     adjacency: Matrix
     """n rows, all vertices as columns"""
 
@@ -38,7 +38,7 @@ class RankRows:
         return int(self.runs[self.rank + 1])
 
     def restricted(self, rows: NDArray[np.int64]) -> "RankRows":
-        """Only these rows (global ids, ascending, a subset of `rows`)."""
+        """Only these rows, in this order (global ids, a subset of `rows`, which ascend)."""
         at = np.searchsorted(self.rows, rows)
         matrix = self.adjacency
         length = np.diff(matrix.indptr)[at]
@@ -66,7 +66,12 @@ class RankPlan:
     rows: NDArray[np.int64]
     """[n_out] global ids of the rows computed"""
     columns: NDArray[np.int64]
-    """[n_in] global ids of the owned rows read, ascending; holds every member of `rows`"""
+    """[n_in] global ids of the owned rows read, boundary first; holds every member of `rows`"""
+    num_boundary: int
+    """S reads only the first `num_boundary` columns: the others are ready to be computed while
+    messages are on their way"""
+    num_receiving: int
+    """R adds only into the first `num_receiving` rows"""
     row_at: NDArray[np.int64]
     """[n_out] position of each row among the columns"""
     local: Matrix
@@ -106,6 +111,10 @@ def assemble(
 ) -> RankPlan:
     """The plan, once every rank's request to this one is known.
 
+    Columns are ordered boundary first, then interior, each by global id. Where all owned vertices
+    are read, the rows have the same order. It does not depend on how messages are formed: each
+    source of a cut edge is sent, as it is or within a sum.
+
     Parameters
     ----------
     requests:
@@ -119,34 +128,42 @@ def assemble(
     row = matrix.row_of_entry()
     own = (matrix.indices >= part.start) & (matrix.indices < part.stop)
     sent = Matrix.stacked(asked, matrix.num_columns)
+    boundary = np.unique(sent.indices)
     if all_columns:
-        columns = np.arange(part.start, part.stop)
+        boundary = np.union1d(boundary, part.rows[np.unique(row[~own])])
+        read = np.arange(part.start, part.stop)
     else:
-        columns = np.unique(np.concatenate([part.rows, matrix.indices[own], sent.indices]))
+        read = np.unique(np.concatenate([part.rows, matrix.indices[own], sent.indices]))
+    columns = np.concatenate([boundary, np.setdiff1d(read, boundary, assume_unique=True)])
     position = np.full(part.stop - part.start, -1)
     position[columns - part.start] = np.arange(len(columns))
+    rows = columns if all_columns else part.rows
+    row_at = position[rows - part.start]
+    new_row = position[part.rows - part.start] if all_columns else np.arange(len(rows))
     counts = np.array([r.send.num_rows for r in requests], np.int64)
     first = np.concatenate([[0], np.cumsum(counts)])
     weighted = matrix.values is not None
     receive = Matrix.from_entries(
-        np.concatenate([r.row for r in requests]),
+        new_row[np.concatenate([r.row for r in requests])],
         np.concatenate([r.message + at for r, at in zip(requests, first, strict=False)]),
         np.concatenate([_values(r) for r in requests]) if weighted else None,
-        (len(part.rows), int(first[-1])),
+        (len(rows), int(first[-1])),
     )
     sources = Matrix.stacked([r.send for r in requests], matrix.num_columns)
     return RankPlan(
         rank=part.rank,
         runs=part.runs,
-        rows=part.rows,
+        rows=rows,
         columns=columns,
-        row_at=position[part.rows - part.start],
+        num_boundary=len(boundary),
+        num_receiving=int(np.flatnonzero(np.diff(receive.indptr)).max(initial=-1)) + 1,
+        row_at=row_at,
         local=Matrix.from_entries(
-            row[own],
+            new_row[row[own]],
             position[matrix.indices[own] - part.start],
             None if matrix.values is None else matrix.values[own],
-            (len(part.rows), len(columns)),
-        ),
+            (len(rows), len(columns)),
+        ).sorted(),
         send=Matrix(
             indptr=sent.indptr,
             indices=position[sent.indices - part.start],

@@ -35,16 +35,18 @@ class Matrix:
     def to_scipy(self) -> sp.csr_array:
         values = np.ones(self.nnz) if self.values is None else self.values
         return sp.csr_array(
-            (values, self.indices, self.indptr), shape=(self.num_rows, self.num_columns)
+            (values, self.indices, self.indptr), (self.num_rows, self.num_columns), copy=True
         )
 
-    def relabelled(self, position: NDArray[np.int64], num_columns: int) -> "Matrix":
-        """Column id c becomes position[c]."""
+    def sorted(self) -> "Matrix":
+        """With the columns of each row ascending."""
+        matrix = self.to_scipy()
+        matrix.sort_indices()
         return Matrix(
             indptr=self.indptr,
-            indices=position[self.indices],
-            values=self.values,
-            num_columns=num_columns,
+            indices=matrix.indices.astype(np.int64),
+            values=None if self.values is None else matrix.data,
+            num_columns=self.num_columns,
         )
 
     @classmethod

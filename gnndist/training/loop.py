@@ -1,5 +1,6 @@
 """Synchronous full-graph training on one rank of a job."""
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,14 +15,22 @@ from torch import Tensor, nn
 from gnndist.comm import Comm
 from gnndist.nn.models import build_model
 from gnndist.rankgraph import RankGraph
+from gnndist.status import Status
 from gnndist.store import Store
 from gnndist.tasks import Metrics, Objective, Task, task
 from gnndist.training.config import TrainConfig
+from gnndist.training.diverged import Diverged, find_origin
 from gnndist.training.gradients import broadcast_state, sum_gradients
+from gnndist.training.keeper import Keeper
+from gnndist.training.optim import Schedule, clip_gradients, make_optimizer
 from gnndist.training.shard import Shard, load_shard
 from gnndist.training.tally import Tally
 
 MODEL_OPTIONS = ("hidden", "layers", "dropout", "input_dropout")
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and has stopped after a whole epoch."""
 
 
 @dataclass(kw_only=True)
@@ -43,6 +52,7 @@ class Trainer:
     task: Task
     model: nn.Module
     optimizer: torch.optim.Optimizer
+    schedule: Schedule
     graph: RankGraph
     """the view that training computes on"""
     x: Tensor
@@ -52,6 +62,11 @@ class Trainer:
     objective: Objective
     count: float
     """what the loss is divided by, over all ranks"""
+    status: Status = field(default_factory=Status)
+    """where it stands, for whoever watches"""
+    epoch: int = 0
+    """epochs done"""
+    best: Best = field(default_factory=Best)
     tally: Tally = field(default_factory=Tally)
     """what this rank's epochs have cost"""
     around_step: Callable[[int], AbstractContextManager[Any]] = nullcontext
@@ -66,48 +81,77 @@ class Trainer:
         device: torch.device,
         *,
         runs: NDArray[np.int64] | None = None,
+        status: Status | None = None,
     ) -> "Trainer":
         """Load the shard and build the model, on every rank alike.
 
         `runs` ([ranks + 1]) says where each rank's vertices begin; by default they are balanced.
         """
+        status = status or Status()
+        status.enter("load")
         dtype = getattr(torch, config.dtype)
         shard = load_shard(store, comm, device=device, dtype=dtype, seed=config.seed, runs=runs)
+        status.enter("plan")
         model = make_model(store, config).to(device=device, dtype=dtype)
         broadcast_state(model, comm)
         graph, rows = training_view(shard, model)
         labels = shard.labels.clone()
         labels[shard.split != 1] = -1 if labels.dtype == torch.int64 else float("nan")
         labels = labels[rows]
-        kind, objective = task(store.manifest.task), Objective()
+        kind = task(store.manifest.task)
+        objective = Objective(label_smoothing=config.label_smoothing)
         count = kind.loss_count(labels, objective)
         comm.all_reduce(count)
+        optimizer = make_optimizer(model, config)
         return cls(
             config=config,
             comm=comm,
             shard=shard,
             task=kind,
             model=model,
-            optimizer=make_optimizer(model, config),
+            optimizer=optimizer,
+            schedule=Schedule(optimizer, config, higher_is_better=kind.higher_is_better),
             graph=graph,
             x=graph.constant if graph.constant is not None else shard.features,
             labels=labels,
             objective=objective,
             count=float(count),
+            status=status,
         )
 
+    def local_loss(self) -> Tensor:
+        """This rank's part of the loss, by a forward pass."""
+        logits = self.model(self.graph, self.x)
+        return self.task.loss_sum(logits, self.labels, self.objective) / self.count
+
     def step(self, epoch: int) -> float:
-        """One pass forward and backward and one step of the optimiser; the global loss."""
+        """One pass forward and backward and one step of the optimiser; the global loss.
+
+        Raises
+        ------
+        Diverged
+            if the loss or a gradient is not finite, on every rank. The weights have not moved.
+        """
         self.graph.clock.start_epoch(epoch)
+        self.schedule.start_epoch(epoch)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(self.graph, self.x)
-        loss = self.task.loss_sum(logits, self.labels, self.objective) / self.count
+        self.status.enter("forward", epoch)
+        loss = self.local_loss()
+        self.status.enter("backward")
         loss.backward()
-        sum_gradients(self.model.parameters(), self.comm)
-        self.optimizer.step()
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        sum_gradients(parameters, self.comm)
+        norm = clip_gradients(parameters, self.config.clip_norm)
+        self.status.enter("update")
         total = loss.detach().double()
         self.comm.all_reduce(total)
+        if not (math.isfinite(norm) and math.isfinite(total)):
+            raise Diverged(
+                f"epoch {epoch} has loss {float(total):g} and gradient norm {norm:g}, "
+                f"{find_origin(self, epoch)}"
+            )
+        self.optimizer.step()
         return float(total)
 
     def logits(self) -> Tensor:
@@ -119,49 +163,85 @@ class Trainer:
 
     def evaluate(self) -> Metrics:
         """The metrics of every split."""
+        self.status.enter("evaluate")
         shard = self.shard
         with self.tally.evaluation():
             return self.task.metrics(self.logits(), shard.labels, shard.split, self.comm)
 
-    def run(self, on_epoch: Callable[[dict[str, Any]], None]) -> Best:
-        """All epochs; `on_epoch` is told the figures of each (on every rank)."""
-        best = Best()
-        sign = 1 if self.task.higher_is_better else -1
-        key = f"valid_{self.task.metric}"
-        for epoch in range(1, self.config.epochs + 1):
+    def run(
+        self,
+        on_epoch: Callable[[dict[str, Any]], None],
+        *,
+        keeper: Keeper | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Best:
+        """The epochs that are left; `on_epoch` is told the figures of each (on every rank).
+
+        Raises
+        ------
+        Stopped
+            after the epoch during which `stop` came true on any rank; `keeper` has saved it.
+        """
+        while self.epoch < self.config.epochs and not self.has_settled:
+            epoch = self.epoch + 1
             self.comm.meter.take()
             with self.around_step(epoch):
                 start = time.perf_counter()
                 loss = self.step(epoch)
                 epoch_s = time.perf_counter() - start
-            line = {"epoch": epoch, "loss": loss} | self._costs(epoch_s)
+            line: dict[str, Any] = {"epoch": epoch, "loss": loss, "lr": self.schedule.lr}
+            costs, stopping = self._costs(epoch_s, stop())
+            line |= costs
             if epoch % self.config.eval_every == 0 or epoch == self.config.epochs:
-                metrics = self.evaluate()
-                line |= metrics
-                # Without a validation split the figure is NaN, and the last epoch is taken.
-                if best.metrics is None or not sign * metrics[key] <= sign * best.metrics[key]:
-                    state = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-                    best = Best(epoch=epoch, metrics=metrics, state=state)
+                line |= self._evaluated(epoch)
+            self.epoch = epoch
             on_epoch(line)
-        return best
+            if keeper is not None and (stopping or keeper.due(self)):
+                self.status.enter("checkpoint")
+                keeper.save(self)
+            if stopping:
+                raise Stopped(f"stopped after epoch {epoch}")
+        return self.best
 
-    def _costs(self, epoch_s: float) -> dict[str, float]:
-        """Times as the slowest rank saw them, bytes of all ranks."""
+    @property
+    def has_settled(self) -> bool:
+        """Whether validation has not improved for `patience` epochs."""
+        waited = self.epoch - self.best.epoch
+        return 0 < self.config.patience <= waited and self.best.metrics is not None
+
+    def _evaluated(self, epoch: int) -> Metrics:
+        """Evaluate; keep the weights if they are the best so far; tell the schedule."""
+        metrics = self.evaluate()
+        figure = metrics[f"valid_{self.task.metric}"]
+        self.schedule.evaluated(epoch, figure)
+        sign = 1 if self.task.higher_is_better else -1
+        best = self.best.metrics
+        # Without a validation split the figure is NaN, and the last epoch is taken.
+        if best is None or not sign * figure <= sign * best[f"valid_{self.task.metric}"]:
+            state = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+            self.best = Best(epoch=epoch, metrics=metrics, state=state)
+        return metrics
+
+    def _costs(self, epoch_s: float, stop: bool) -> tuple[dict[str, float], bool]:
+        """Times as the slowest rank saw them, bytes of all ranks; whether any rank is to stop."""
         reading = self.comm.meter.take()
         self.tally.add(epoch_s, reading)
         blocked = reading.wait_s + reading.reduce_s
-        times = torch.tensor([epoch_s, epoch_s - blocked, reading.wait_s], dtype=torch.float64)
+        times = torch.tensor(
+            [epoch_s, epoch_s - blocked, reading.wait_s, float(stop)], dtype=torch.float64
+        )
         sent = torch.tensor([reading.bytes_sent], dtype=torch.int64)
         times, sent = times.to(self.x.device), sent.to(self.x.device)
         self.comm.all_reduce(times, "max")
         self.comm.all_reduce(sent)
-        epoch_s, compute_s, wait_s = times.tolist()
-        return {
+        epoch_s, compute_s, wait_s, stopping = times.tolist()
+        costs = {
             "epoch_s": epoch_s,
             "compute_s": compute_s,
             "wait_s": wait_s,
             "bytes_sent": int(sent),
         }
+        return costs, stopping > 0
 
 
 def make_model(store: Store, config: TrainConfig) -> nn.Module:
@@ -175,23 +255,6 @@ def make_model(store: Store, config: TrainConfig) -> nn.Module:
     )
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam, with weight decay on all layers or on the first only."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if config.decay_on == "all":
-        return torch.optim.Adam(parameters, lr=config.lr, weight_decay=config.weight_decay)
-    convs = getattr(model, "convs", None)
-    first = set(convs[0].parameters()) if convs is not None else {parameters[0]}
-    groups: list[dict[str, Any]] = [
-        {
-            "params": [p for p in parameters if p in first],
-            "weight_decay": config.weight_decay,
-        },
-        {"params": [p for p in parameters if p not in first]},
-    ]
-    return torch.optim.Adam([g for g in groups if g["params"]], lr=config.lr)
-
-
 def training_view(shard: Shard, model: nn.Module) -> tuple[RankGraph, Tensor]:
     """The view that training needs and which owned vertices (local ids) it computes.
 
@@ -203,10 +266,6 @@ def training_view(shard: Shard, model: nn.Module) -> tuple[RankGraph, Tensor]:
     if depth is None or getattr(model, "needs_every_vertex", False):
         return shard.graph, everywhere
     rows = shard.train_rows
-    start = shard.graph.part.start
-    view = shard.graph.layered(rows.cpu().numpy() + start, depth)
-    first = view.at(0).column_ids
-    if isinstance(first, int):
-        first = torch.arange(first, first + view.num_columns)
-    view.constant = shard.features[first.to(shard.features.device) - start]
+    view = shard.graph.layered(shard.graph.columns[rows.cpu().numpy()], depth)
+    view.constant = shard.features[shard.place(view.columns)]
     return view, rows

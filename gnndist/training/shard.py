@@ -12,12 +12,13 @@ from gnndist.errors import ConfigError
 from gnndist.plan import Matrix, RankRows
 from gnndist.plan.runs import cut_runs
 from gnndist.rankgraph import RankGraph
+from gnndist.savings import Savings
 from gnndist.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One rank's vertices: n of them, in the store's order."""
+    """One rank's vertices: n of them, in the order of its graph's columns."""
 
     graph: RankGraph
     features: Tensor
@@ -28,6 +29,12 @@ class Shard:
     """[n] uint8: 0 none, 1 train, 2 valid, 3 test"""
     original_ids: NDArray[np.int64]
     """[n]"""
+
+    def place(self, global_ids: NDArray[np.int64]) -> Tensor:
+        """Where these owned vertices stand among the shard's rows."""
+        at = np.empty(len(self.graph.columns), np.int64)
+        at[self.graph.columns - self.graph.part.start] = np.arange(len(at))
+        return torch.from_numpy(at[global_ids - self.graph.part.start]).to(self.features.device)
 
     @property
     def train_rows(self) -> Tensor:
@@ -75,6 +82,7 @@ def load_shard(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    savings: Savings = Savings(),  # noqa: B008  (frozen)
     runs: NDArray[np.int64] | None = None,
 ) -> Shard:
     """Load this rank's part of the store onto its device.
@@ -93,13 +101,19 @@ def load_shard(
     runs = runs_of(store, comm.world) if runs is None else runs
     start, stop = int(runs[comm.rank]), int(runs[comm.rank + 1])
     store.verify(start, stop)
-    graph = RankGraph.create(load_rows(store, runs, comm.rank), comm, device=device, seed=seed)
-    features = store.features(start, stop).to(device=device, dtype=dtype)
+    rows = load_rows(store, runs, comm.rank)
+    graph = RankGraph.create(rows, comm, device=device, seed=seed, savings=savings)
+    order = torch.from_numpy(graph.columns - start)
+
+    def placed(rows: Tensor) -> Tensor:
+        return rows[order].to(device)
+
+    features = store.features(start, stop)[order].to(device=device, dtype=dtype)
     graph.constant = features
     return Shard(
         graph=graph,
         features=features,
-        labels=torch.from_numpy(np.array(store.labels(start, stop))).to(device),
-        split=torch.from_numpy(np.array(store.split(start, stop))).to(device),
-        original_ids=np.array(store.original_ids(start, stop)),
+        labels=placed(torch.from_numpy(np.array(store.labels(start, stop)))),
+        split=placed(torch.from_numpy(np.array(store.split(start, stop)))),
+        original_ids=store.original_ids(start, stop)[order.numpy()],
     )

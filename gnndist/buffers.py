@@ -1,0 +1,59 @@
+"""Memory that is used again: the same large buffers epoch after epoch.
+
+A large array from the allocator is new pages that fault in one by one, every epoch. A pool keeps
+them. It hands out a tensor over a numpy array; the tensor, its views and whatever autograd saves
+all hold a reference to the array, so a buffer is free again exactly when the pool's own reference
+is the last. (numpy also asks for huge pages, where the system grants them on request.)
+"""
+
+import math
+import sys
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SMALLEST = 1 << 16
+"""bytes; the allocator is good at anything smaller"""
+ONLY_OURS = 2
+"""references to an array that is in the pool's list and an argument of getrefcount"""
+
+
+class BufferPool:
+    """Uninitialised tensors on the CPU, their memory used again once nobody holds them."""
+
+    def __init__(self) -> None:
+        self._arrays: list[NDArray[np.uint8]] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the pool holds, in use or not."""
+        return sum(array.nbytes for array in self._arrays)
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str = "cpu"
+    ) -> Tensor:
+        """An uninitialised contiguous tensor, as torch.empty gives."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if torch.device(device).type != "cpu" or nbytes < SMALLEST:
+            return torch.empty(shape, dtype=dtype, device=device)
+        return torch.from_numpy(self._take(nbytes)[:nbytes]).view(dtype).view(shape)
+
+    def like(self, tensor: Tensor) -> Tensor:
+        """An uninitialised tensor of the same shape."""
+        return self.empty(tuple(tensor.shape), tensor.dtype, tensor.device)
+
+    def _take(self, nbytes: int) -> NDArray[np.uint8]:
+        """The free array that fits best, wasting at most a quarter; else a new one."""
+        best = -1
+        for at in range(len(self._arrays)):
+            size = self._arrays[at].nbytes
+            free = sys.getrefcount(self._arrays[at]) == ONLY_OURS
+            fits = nbytes <= size <= 1.25 * nbytes
+            if free and fits and (best < 0 or size < self._arrays[best].nbytes):
+                best = at
+        if best < 0:
+            self._arrays.append(np.empty(nbytes, np.uint8))
+            best = len(self._arrays) - 1
+        return self._arrays[best]
