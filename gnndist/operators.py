@@ -5,6 +5,7 @@ functions of a vertex's in-degree. Both ends of an edge are scaled by their owne
 needs another's degrees: L = diag(a) A_L diag(b), S = A_S diag(b), R = diag(a) A_R.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnndist.comm import Comm
-from gnndist.errors import ConfigError
+from gnndist.errors import ConfigError, DataError
 from gnndist.exchange import Exchange
 from gnndist.kernels import CSR
 from gnndist.plan import Matrix, RankPlan, RankRows
@@ -120,9 +121,17 @@ def build_operators(
     *,
     overlap: bool = True,
 ) -> Operators:
-    """The matrices of an aggregation on `device`, their values in `dtype`."""
+    """The matrices of an aggregation on `device`, their values in `dtype`.
+
+    Raises
+    ------
+    DataError
+        on every rank, if the symmetric norm meets a vertex whose edge weights sum to less than 0.
+    """
     start = plan.runs[plan.rank]
     a, b = degrees.scales(aggregation)
+    if aggregation.norm == "symmetric" and aggregation.weighted:
+        _refuse_negative(degrees.weight, a, int(start), comm)
     row_scale, column_scale = a[plan.rows - start], b[plan.columns - start]
     own = plan.local
     if aggregation.self_loops:
@@ -172,6 +181,19 @@ def build_operators(
         num_boundary=plan.num_boundary,
         num_receiving=plan.num_receiving,
     )
+
+
+def _refuse_negative(
+    weight: NDArray[np.float64], scale: NDArray[np.float64], start: int, comm: Comm
+) -> None:
+    """DataError on all ranks where some rank has no square root of a weighted degree."""
+    wrong = np.flatnonzero(np.isnan(scale))
+    found = [(start + int(at), float(weight[at])) for at in wrong[:1]]
+    for vertex, total in itertools.chain(*comm.all_gather(found)):
+        raise DataError(
+            f"vertex {vertex} (in the store's order): the weights of its edges sum to {total:g}; "
+            "the symmetric norm takes sums from 0 (other norms take any weights)"
+        )
 
 
 def _with_loops(

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gnndist.nn.arguments import at_least
 from gnndist.operators import Aggregation
 from gnndist.rankgraph import RankGraph
 
@@ -10,17 +11,23 @@ from gnndist.rankgraph import RankGraph
 class GCNConv(nn.Module):
     """Â X W + b, with Â = D^-½ (A + I) D^-½ (Kipf and Welling 2017, eq. 2).
 
-    Called as ``conv(graph, h)``: h is [n_in, in_channels], the result [n_out, out_channels].
-    Names, defaults and initialisation are torch_geometric's, and so is the state_dict.
+    Called as ``conv(graph, h)``: h is [n_in, in_channels], the result [n_out, out_channels]. A is
+    weighted if the graph is. Names, defaults and initialisation are torch_geometric's, and so is
+    the state_dict.
 
     Parameters
     ----------
     add_self_loops:
-        give every vertex without one an edge of weight 1 to itself.
+        give every vertex without one an edge of weight 1 to itself; by default, if `normalize`.
     normalize:
         scale by D^-½ on both sides; otherwise the plain (weighted) sum.
     bias:
         add a learnt bias, zero at first.
+
+    Raises
+    ------
+    ValueError
+        a width below 1; when called, a vertex whose edge weights sum to less than 0.
     """
 
     def __init__(
@@ -28,19 +35,17 @@ class GCNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        add_self_loops: bool = True,
+        add_self_loops: bool | None = None,
         normalize: bool = True,
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if in_channels < 1 or out_channels < 1:
-            raise ValueError(
-                f"in_channels {in_channels}, out_channels {out_channels}: allowed are 1 and more"
-            )
+        at_least(1, in_channels=in_channels, out_channels=out_channels)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.aggregation = Aggregation(
-            norm="symmetric" if normalize else "sum", self_loops=add_self_loops
+            norm="symmetric" if normalize else "sum",
+            self_loops=normalize if add_self_loops is None else add_self_loops,
         )
         self.lin = nn.Linear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
@@ -53,5 +58,12 @@ class GCNConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
-        out = graph.aggregate_linear(h, self.lin.weight, self.aggregation)
+        out = self.without_bias(graph, h)
         return out if self.bias is None else out + self.bias
+
+    def without_bias(self, graph: RankGraph, h: Tensor) -> Tensor:
+        """Â X W, for whoever adds the bias in one pass with what follows."""
+        return graph.aggregate_linear(h, self.lin.weight, self.aggregation)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}"
