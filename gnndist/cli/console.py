@@ -12,6 +12,7 @@ from rich.table import Table
 
 from gnndist.graph import SPLITS
 from gnndist.tasks import task
+from gnndist.units import duration, size
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -59,8 +60,8 @@ class EpochLines:
         figures = "  ".join(f"{split} {value:.4f}" for split, value in self._metrics.items())
         text = (
             f"epoch {epoch:>{len(str(self._epochs))}}/{self._epochs}  loss {line['loss']:.4f}  "
-            f"{figures}  {_seconds(line['epoch_s'])} an epoch, "
-            f"{100 * line['wait_s'] / line['epoch_s']:.0f}% waiting, {_seconds(left)} left"
+            f"{figures}  {duration(line['epoch_s'])} an epoch, "
+            f"{100 * line['wait_s'] / line['epoch_s']:.0f}% waiting, {duration(left)} left"
         )
         if self._live.is_started:
             self._live.update(text, refresh=True)
@@ -77,7 +78,7 @@ def result_table(result: Mapping[str, Any], task_name: str) -> None:
         if (key := f"{split}_{metric}") in result:
             table.add_row(f"{split} {metric}", f"{result[key]:.4f}")
     halo = result["halo"]
-    table.add_row("epoch time", _seconds(result["mean_epoch_s"]))
+    table.add_row("epoch time", duration(result["mean_epoch_s"]))
     table.add_row("exchanged an epoch", size(result["bytes_sent_per_epoch"]))
     table.add_row("halo", f"{halo:,} vertices ({halo / result['vertices']:.3f} of all)")
     table.add_row("ranks", str(result["ranks"]))
@@ -91,20 +92,3 @@ def metrics_table(metrics: Mapping[str, float]) -> None:
     for split in SPLITS:
         table.add_row(split, *(f"{metrics[f'{split}_{name}']:.4f}" for name in names))
     console.print(table)
-
-
-def size(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min"
