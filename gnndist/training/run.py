@@ -10,13 +10,18 @@ from numpy.typing import NDArray
 
 from gnndist.comm import Comm
 from gnndist.errors import RunError
+from gnndist.status import Status
 from gnndist.store import Store
 from gnndist.tasks import task
+from gnndist.training.checkpoint import Checkpoints
 from gnndist.training.config import TrainConfig
+from gnndist.training.disk import writing
+from gnndist.training.keeper import Keeper
 from gnndist.training.loop import Trainer, make_model
 from gnndist.training.profile import Profile
 from gnndist.training.rundir import RunDir
 from gnndist.training.shard import load_shard
+from gnndist.training.state import check_fits, restore, share
 from gnndist.training.tally import rank_figures
 
 Line = dict[str, Any]
@@ -29,47 +34,100 @@ def train_rank(
     comm: Comm,
     device: torch.device,
     on_epoch: Callable[[Line], None],
+    *,
+    resume: bool = False,
+    warn: Callable[[str], None] = print,
+    status: Status | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Line:
-    """Train as one rank of a job; rank 0 writes the run directory. Returns the result."""
+    """Train as one rank of a job; rank 0 writes the run directory. Returns the result.
+
+    Parameters
+    ----------
+    resume:
+        go on from the newest checkpoint that is whole, if there is one.
+    warn:
+        told, on rank 0, of a checkpoint that is not.
+    stop:
+        whether to stop after the epoch; one rank's word is enough.
+
+    Raises
+    ------
+    Stopped
+        after an epoch that was saved, because `stop` came true.
+    Diverged
+        if the loss or a gradient is not finite.
+    RunError
+        if the checkpoint is of another graph, model or config, or the run directory cannot be
+        written to.
+    """
     profile = Profile(comm, device, config.epochs) if config.profile else None
-    trainer = Trainer.create(store, config, profile.comm if profile else comm, device)
+    trainer = Trainer.create(
+        store, config, profile.comm if profile else comm, device, status=status
+    )
     if profile is not None:
         trainer.around_step = profile.epoch
-    seconds: list[float] = []
-    sent: list[int] = []
+    if resume:
+        _continue(trainer, store, run, warn)
+    keeper = Keeper(run, store.fingerprint) if comm.rank == 0 else None
+    lines: list[Line] = list(run.metrics()) if comm.rank == 0 else []
 
     def record(line: Line) -> None:
-        seconds.append(line["epoch_s"])
-        sent.append(line["bytes_sent"])
-        if comm.rank == 0:
-            run.append_metrics(line)
+        lines.append(line)
+        if keeper is not None:
+            with keeper.guarding(trainer, "the figures"):
+                run.append_metrics(line)
         on_epoch(line)
 
-    best = trainer.run(record)
+    best = trainer.run(record, keeper=keeper, stop=stop)
+    trainer.status.enter("results")
+    result = _result(trainer, store, lines)
+    ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
+    profiled = profile.finish(run.trace) if profile else None
+    if keeper is not None:
+        keeper.save(trainer)
+        with keeper.guarding(trainer, "the results"):
+            if profiled is not None:
+                run.write_profile(profiled)
+            run.write_ranks(ranks)
+            run.write_model(best.state or trainer.model.state_dict())
+            run.write_result(result)
+    return result
+
+
+def _continue(trainer: Trainer, store: Store, run: RunDir, warn: Callable[[str], None]) -> None:
+    """Bring every rank to where the newest whole checkpoint left off."""
+    comm = trainer.comm
+    newest = Checkpoints(run.checkpoints).newest(warn) if comm.rank == 0 else None
+    newest = share(newest, comm, trainer.x.device)
+    if newest is not None:
+        check_fits(newest, trainer.config, store.fingerprint)
+        restore(trainer, newest)
+    if comm.rank == 0:
+        Checkpoints(run.checkpoints).drop_after(trainer.epoch)
+        with writing("the figures", run.path):
+            run.trim_metrics(trainer.epoch)
+
+
+def _result(trainer: Trainer, store: Store, lines: list[Line]) -> Line:
+    """The figures of a finished run; `lines` are those of all epochs on rank 0."""
+    comm, best = trainer.comm, trainer.best
     plan = trainer.shard.graph.plan(cover=False)
-    halo = torch.tensor([int(plan.receive_counts.sum())], device=device)
+    halo = torch.tensor([int(plan.receive_counts.sum())], device=trainer.x.device)
     comm.all_reduce(halo)
     # The first epoch also warms caches up, so the mean leaves it out where it can.
+    seconds = [line["epoch_s"] for line in lines]
     steady = seconds[1:] or seconds
-    result = {
+    return {
         "best_epoch": best.epoch,
         **(best.metrics or {}),
         "ranks": comm.world,
-        "epochs": len(seconds),
-        "mean_epoch_s": sum(steady) / len(steady),
-        "bytes_sent_per_epoch": sent[-1],
+        "epochs": trainer.epoch,
+        "mean_epoch_s": sum(steady) / max(1, len(steady)),
+        "bytes_sent_per_epoch": lines[-1]["bytes_sent"] if lines else 0,
         "halo": int(halo),
         "vertices": store.num_vertices,
     }
-    ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
-    profiled = profile.finish(run.trace) if profile else None
-    if comm.rank == 0:
-        if profiled is not None:
-            run.write_profile(profiled)
-        run.write_ranks(ranks)
-        run.write_model(best.state or trainer.model.state_dict())
-        run.write_result(result)
-    return result
 
 
 def evaluate_rank(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Line:

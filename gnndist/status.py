@@ -1,0 +1,135 @@
+"""Where every rank stands, readable by the process that started it even when the rank is gone.
+
+A board is a small file that is mapped into memory: a rank writes its slot as it goes (a
+microsecond each time), the launcher reads all slots. A rank without a board keeps its slot to
+itself.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PHASES = (
+    "start",
+    "load",
+    "plan",
+    "forward",
+    "backward",
+    "update",
+    "evaluate",
+    "checkpoint",
+    "results",
+)
+
+_SLOT = np.dtype(
+    [
+        ("phase", np.int32),
+        ("epoch", np.int32),
+        ("waiting", np.int32),
+        ("ticks", np.int64),
+    ]
+)
+
+
+class Status:
+    """One rank's slot: its phase, epoch, whether it waits for others, and a count of its steps."""
+
+    def __init__(self, slot: Any = None) -> None:
+        self._slot = np.zeros((), _SLOT) if slot is None else slot
+
+    @classmethod
+    def on(cls, board: Path, rank: int) -> "Status":
+        """Rank `rank`'s slot of a board."""
+        return cls(np.memmap(board, _SLOT, mode="r+")[rank : rank + 1].reshape(()))
+
+    def enter(self, phase: str, epoch: int | None = None) -> None:
+        """Say that `phase` begins; the epoch stays as it was unless given."""
+        self._slot["phase"] = PHASES.index(phase)
+        if epoch is not None:
+            self._slot["epoch"] = epoch
+        self._slot["ticks"] += 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Say that this rank waits for others while the block runs."""
+        self._slot["waiting"] = 1
+        try:
+            yield
+            self._slot["waiting"] = 0
+        finally:
+            self._slot["ticks"] += 1
+
+    @property
+    def phase(self) -> str:
+        return PHASES[int(self._slot["phase"])]
+
+    @property
+    def epoch(self) -> int:
+        """0 before the first."""
+        return int(self._slot["epoch"])
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for others (or was, when communication failed)."""
+        return bool(self._slot["waiting"])
+
+    @property
+    def ticks(self) -> int:
+        """Steps so far: of two ranks in the same program, the one behind has fewer."""
+        return int(self._slot["ticks"])
+
+    def __str__(self) -> str:
+        where = f"epoch {self.epoch}, {self.phase}" if self.epoch else self.phase
+        return f"{where}, in an exchange" if self.waits else where
+
+
+class Board:
+    """All ranks' slots, as the launcher sees them."""
+
+    def __init__(self, path: Path, ranks: int) -> None:
+        # Written in full, so that no rank can find the disk full at a later write.
+        path.write_bytes(bytes(_SLOT.itemsize * ranks))
+        self.path = path
+        self.ranks = [Status.on(path, rank) for rank in range(ranks)]
+        self._ticks = [0] * ranks
+        self._since = [time.monotonic()] * ranks
+        self._epoch, self._epoch_since = 0, time.monotonic()
+        self.longest_epoch_s = 0.0
+        """the longest epoch so far, evaluation and checkpoint included; 0 before the second"""
+
+    def look(self) -> None:
+        """Take note of what has moved since the last look."""
+        now = time.monotonic()
+        for rank, status in enumerate(self.ranks):
+            if status.ticks != self._ticks[rank]:
+                self._ticks[rank], self._since[rank] = status.ticks, now
+        epoch = max(status.epoch for status in self.ranks)
+        if epoch != self._epoch:
+            if self._epoch > 0:
+                self.longest_epoch_s = max(self.longest_epoch_s, now - self._epoch_since)
+            self._epoch, self._epoch_since = epoch, now
+
+    def still_s(self) -> float:
+        """Seconds since any rank last moved."""
+        return time.monotonic() - max(self._since)
+
+    def behind(self) -> int:
+        """The rank that the others wait for: of those that do not wait, the least advanced."""
+        free = [rank for rank, status in enumerate(self.ranks) if not status.waits]
+        return min(free or range(len(self.ranks)), key=lambda rank: self.ranks[rank].ticks)
+
+
+def own_board() -> Path | None:
+    """The board that a launcher has given this process."""
+    folder = os.environ.get(BOARD)
+    return Path(folder) / BOARD_FILE if folder else None
+
+
+BOARD = "GNNDIST_BOARD"
+"""environment variable: the folder of the launcher's board and the ranks' failure notes"""
+BOARD_FILE = "board"
