@@ -34,6 +34,8 @@ _OTHER = {
     "copyreg._reconstructor",
     "__builtin__.list",
     "builtins.list",
+    "__builtin__.bytes",
+    "builtins.bytes",
     "__builtin__.object",
     "builtins.object",
 }
@@ -175,6 +177,8 @@ def _built_bytes(raw: Any) -> bytes:
     """Bytes as Python 3 pickled them, or as text where Python 2 did (read as latin-1)."""
     if isinstance(raw, _Record) and raw.path == "_codecs.encode" and raw.args:
         raw = raw.args[0]
+    if isinstance(raw, _Record) and raw.path.endswith(".bytes") and not raw.args:
+        return b""
     if isinstance(raw, str):
         return raw.encode("latin1")
     if isinstance(raw, bytes):

@@ -141,9 +141,10 @@ def _read_edge_index(archive: Archive, wanted: _Wanted) -> Graph:
     fields = _labels(archive, "node_label")
     n = None
     if "num_nodes" in archive:
-        n = int(
-            np.atleast_1d(whole(archive.array("num_nodes").reshape(-1), "num_nodes", ndim=1))[0]
-        )
+        count = archive.array("num_nodes").reshape(-1)
+        if len(count) != 1:
+            raise DataError(f"{archive.path}: num_nodes has {len(count)} entries: allowed is one")
+        n = int(whole(count, f"{archive.path}: num_nodes", ndim=1)[0])
     weight = archive.numbers("edge_weight", ndim=1) if "edge_weight" in archive else None
     return _graph(
         archive,

@@ -17,6 +17,8 @@ from gnndist.graph import Array, Graph
 
 BLOCK = 1 << 24
 """bytes parsed at a time"""
+LONGEST_LINE = 1 << 28
+"""bytes: some 30 million neighbours"""
 _SPACE = np.zeros(256, bool)
 _SPACE[list(b" \t\r\n\v\f")] = True
 _DIGIT = np.zeros(256, bool)
@@ -105,8 +107,8 @@ def _blocks(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     while chunk := stream.read(BLOCK):
         rest += chunk
         cut = rest.rfind(b"\n") + 1
-        if cut == 0 and len(rest) > 16 * BLOCK:
-            raise DataError(f"{path}: a line is longer than {16 * BLOCK:,} bytes")
+        if cut == 0 and len(rest) > LONGEST_LINE:
+            raise DataError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes")
         if cut:
             yield _without_comments(rest[:cut])
             rest = rest[cut:]

@@ -31,7 +31,6 @@ _BROKEN = (
     OSError,
     ValueError,
     TypeError,
-    SyntaxError,
     KeyError,
     NotImplementedError,
     RuntimeError,
@@ -44,11 +43,14 @@ _BROKEN = (
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether in Fortran's order, and dtype of the ``.npy`` that `stream` is at."""
     version = npy.read_magic(stream)
-    if version == (1, 0):
-        return npy.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return npy.read_array_header_2_0(stream)
-    raise ValueError(f"npy version {version}: allowed are 1.0 and 2.0")
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"npy version {version}: allowed are 1.0 and 2.0")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    try:
+        return read(stream)
+    # The header is a Python literal: damaged, it can fail in any way Python's parser can.
+    except Exception as error:
+        raise ValueError(f"its header cannot be read: {error}") from error
 
 
 def _checked_size(shape: tuple[int, ...], dtype: np.dtype[Any], rest: int, what: str) -> int:
