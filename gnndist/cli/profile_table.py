@@ -8,15 +8,6 @@ from gnndist.cli.console import console, say
 from gnndist.training.breakdown import PARTS, EpochParts, mean_parts
 from gnndist.training.rundir import RunDir
 
-NAMES = {
-    "sparse": "local sparse",
-    "dense": "dense",
-    "elementwise": "elementwise",
-    "exchange": "exchange, exposed",
-    "reduce": "gradient reduce",
-    "optimizer": "optimiser",
-    "other": "other",
-}
 SHOWN = 8
 """ranks with a column of their own"""
 
@@ -49,8 +40,8 @@ def profile_table(ranks: Sequence[Sequence[EpochParts]]) -> Table | None:
     table.add_column("")
     for rank in shown:
         table.add_column(f"rank {rank}", justify="right")
-    for part in PARTS:
-        table.add_row(NAMES[part], *(_cell(means[r].parts[part], means[r].epoch_s) for r in shown))
+    for part, name in PARTS.items():
+        table.add_row(name, *(_cell(means[r].parts[part], means[r].epoch_s) for r in shown))
     table.add_section()
     table.add_row("epoch", *(_cell(means[r].epoch_s, means[r].epoch_s) for r in shown))
     table.add_row("exchange, hidden", *(f"{1000 * means[r].hidden_s:.2f}     " for r in shown))

@@ -22,7 +22,16 @@ from typing import Any, NamedTuple
 
 from gnndist import ranges
 
-PARTS = ("sparse", "dense", "elementwise", "exchange", "reduce", "optimizer", "other")
+PARTS = {
+    "sparse": "local sparse",
+    "dense": "dense",
+    "elementwise": "elementwise",
+    "exchange": "exchange, exposed",
+    "reduce": "gradient reduce",
+    "optimizer": "optimiser",
+    "other": "other",
+}
+"""part → what people read"""
 
 Event = Mapping[str, Any]
 """one of a Chrome trace: `ph`, `cat`, `name`, `tid`, `ts` and `dur` in µs, `args`"""
