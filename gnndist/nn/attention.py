@@ -44,9 +44,9 @@ def attend(scores: Tensor, values: Tensor, edges: Neighbours, dropout: EdgeDropo
     """One side's sums. scores [E, heads] a score an edge; values [s, heads, C] of its sources."""
     heads = scores.shape[1]
     keep = None if dropout is None else dropout.factors(edges, heads, scores.dtype)
-    flat = values.reshape(len(values), -1)
+    flat = values.flatten(1)
     total, weight, peak = _Attend.apply(scores, flat, edges, keep)  # type: ignore[no-untyped-call]
-    return Side(total.view(len(total), heads, -1), weight, peak)
+    return Side(total.view(len(total), *values.shape[1:]), weight, peak)
 
 
 def combine(sides: Sequence[Side]) -> Tensor:
@@ -99,7 +99,8 @@ class _Attend(torch.autograd.Function):
         kept = p if keep is None else p * keep
         grad_values = _weighted(transposed, kept[order], grad_total)
         products = grad_total[edges.row] * values[edges.column]
-        grad_p = products.view(len(p), p.shape[1], -1).sum(-1)
+        heads = p.shape[1]
+        grad_p = products.view(len(p), heads, values.shape[1] // heads).sum(-1)
         if keep is not None:
             grad_p = grad_p * keep
         return p * (grad_p + grad_weight[edges.row]), grad_values, None, None

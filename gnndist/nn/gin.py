@@ -34,15 +34,18 @@ class GINConv(Module):
         `nn` holds torch's BatchNorm or Dropout, or `eps` is not finite.
     """
 
+    nn: Module
+    eps: Tensor
+
     def __init__(self, nn: Module, eps: float = 0.0, train_eps: bool = False) -> None:
         super().__init__()
         rank_free(nn, "nn")
         finite(eps=eps)
-        self.nn: Module = nn
+        self.nn = nn
         self.initial_eps = eps
         start = torch.full((1,), float(eps))
         if train_eps:
-            self.eps: Tensor = Parameter(start)
+            self.eps = Parameter(start)
         else:
             self.register_buffer("eps", start)
 
@@ -50,8 +53,9 @@ class GINConv(Module):
         """ε back to its start; the parameters of `nn` as each of its modules resets them."""
         self.eps.data.fill_(self.initial_eps)
         for module in self.nn.modules():
-            if module is not self.nn and hasattr(module, "reset_parameters"):
-                module.reset_parameters()
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         total = graph.aggregate(h, _SUM) + (1 + self.eps) * graph.own(h)
