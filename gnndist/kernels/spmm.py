@@ -1,8 +1,10 @@
 """Sparse times dense: out = A x, the product that carries features along edges.
 
-On the CPU, a row's neighbours are walked in tiles; over each tile, blocks of features are summed in
-registers. The first block's walk prefetches the whole feature row of the neighbour a few ahead, so
-the blocks after it find their numbers in the cache. Sums run in the order of the row's entries.
+On the CPU, a row's neighbours are walked in tiles, and over each tile, blocks of 64 bytes to 256
+bytes of features are summed in registers: `out` is written once a tile, and the loads of several
+neighbours are in flight at a time. Wide rows are announced to the memory a few neighbours ahead by
+their first cache line; the hardware follows from there (asking for every line was slower, and for
+narrow rows any asking was). Sums run in the order of the row's entries.
 """
 
 from typing import Any
@@ -29,8 +31,11 @@ from gnndist.kernels.vector import (
 )
 from gnndist.ranges import SPARSE, ranged
 
-AHEAD = 6
-"""How many neighbours ahead features are asked for."""
+AHEAD = 4
+"""How many neighbours ahead a wide row's first cache line is asked for."""
+
+WIDE = 12
+"""From how many units of 64 bytes on a row is wide."""
 
 TILE = 64
 """Neighbours walked at a time: their rows stay in the cache from one block to the next."""
@@ -50,8 +55,7 @@ def _walk(
     """Add one row's neighbours `first` … `last` into one block of its features.
 
     The block has `units` × 64 bytes and `extra` numbers more where `tail` is 1. Both are literals:
-    each pair is a loop of its own with its sums in registers. With `ask` > 0, so many features of
-    the neighbour AHEAD are prefetched.
+    each pair is a loop of its own with its sums in registers. `ask`: prefetch.
     """
     raise NotImplementedError("for use inside numba")
 
@@ -96,10 +100,7 @@ def _overload_walk(
                 rest = load_first(sums, place + f + lanes, part, extra)
         for entry in range(first, last):
             if ask:
-                coming = item(indices, min(entry + AHEAD, end)) * stride
-                for offset in range(0, ask, unit):
-                    prefetch(rows, coming + offset)
-                prefetch(rows, coming + ask - 1)
+                prefetch(rows, item(indices, min(entry + AHEAD, end)) * stride)
             source = item(indices, entry) * stride + f
             if weighted:
                 weight = item(values, entry)
@@ -144,25 +145,21 @@ def _rows(
         while fresh or first < stop:
             last = min(first + TILE, stop)
             span = (first, last, end, fresh)
-            ask = width  # the first block's walk prefetches for all
+            ask = width >= WIDE * unit  # the first block's walk prefetches for all
             f = 0
-            while f + 8 * unit <= width:
-                _walk(8, 0, graph, source, sums, f, span, 0, ask)
-                f += 8 * unit
-                ask = 0
-            if f + 4 * unit <= width:
+            while f + 4 * unit <= width:
                 _walk(4, 0, graph, source, sums, f, span, 0, ask)
                 f += 4 * unit
-                ask = 0
+                ask = False
             rest = width - f
             if rest > 3 * unit:
-                _walk(3, 1, graph, source, sums, f, span, rest - 3 * unit, ask)
+                _walk(3, 1, graph, source, sums, f, span, rest - 3 * unit, False)
             elif rest > 2 * unit:
-                _walk(2, 1, graph, source, sums, f, span, rest - 2 * unit, ask)
+                _walk(2, 1, graph, source, sums, f, span, rest - 2 * unit, False)
             elif rest > unit:
-                _walk(1, 1, graph, source, sums, f, span, rest - unit, ask)
+                _walk(1, 1, graph, source, sums, f, span, rest - unit, False)
             elif rest > 0:
-                _walk(0, 1, graph, source, sums, f, span, rest, ask)
+                _walk(0, 1, graph, source, sums, f, span, rest, False)
             fresh = False
             first = last
 
