@@ -1,0 +1,191 @@
+"""One training step of a model on two ranks of a small graph, recorded: the model as data.
+
+The step is the trainer's own, so whatever a model and the loop really do (which side of a product
+goes first, what is propagated once, what is exchanged at which width) is what gets recorded.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gnndist.comm import Comm
+from gnndist.graph import Graph
+from gnndist.inspection.chunks import active_rows
+from gnndist.inspection.counts import Counts, ViewCounts, count_views
+from gnndist.inspection.operations import Size, StepTrace
+from gnndist.inspection.reading import read_step
+from gnndist.inspection.recorder import Recorder, WatchedComm
+from gnndist.inspection.threads import run_threads
+from gnndist.plan import RankPlan
+from gnndist.rankgraph import RankGraph
+from gnndist.store import Store, write_store
+from gnndist.store.manifest import Manifest
+from gnndist.training.config import TrainConfig
+from gnndist.training.loop import Trainer
+
+ATTEMPTS = 40
+"""graphs tried for one whose plan's sizes all differ"""
+
+
+def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
+    """Record the steady training step of a model on data like a store's.
+
+    Parameters
+    ----------
+    manifest:
+        of the store: feature width, classes, task, weights.
+    config:
+        the model and everything else that shapes a step.
+    """
+    with tempfile.TemporaryDirectory() as folder, _one_thread():
+        store, runs = _small_store(manifest, Path(folder), config)
+        traces = run_threads(lambda comm: _steps(comm, store, runs, config), 2)
+    trace = traces[0]
+    assert trace is not None
+    return trace
+
+
+def _steps(comm: Comm, store: Store, runs: Counts, config: TrainConfig) -> StepTrace | None:
+    """Two steps; rank 0 returns what it recorded."""
+    if comm.rank != 0:
+        trainer = Trainer.create(store, config, comm, torch.device("cpu"), runs=runs)
+        for epoch in (1, 2):
+            trainer.step(epoch)
+        _sizes(trainer)
+        return None
+    recorder = Recorder()
+    with recorder, recorder.watching_kernels():
+        watched = WatchedComm(comm, recorder)
+        trainer = Trainer.create(store, config, watched, torch.device("cpu"), runs=runs)
+        for epoch in (1, 2):
+            recorder.mark()
+            trainer.step(epoch)
+        recorder.mark()
+    sizes, views = _sizes(trainer)
+    return read_step(
+        recorder,
+        sizes,
+        layers=views,
+        layered=bool(trainer.graph.views),
+        parameters=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
+    )
+
+
+def _sizes(trainer: Trainer) -> tuple[dict[Size, int], int]:
+    """Every size of this rank's plans, and how many views there are (collective)."""
+    views: list[RankGraph] = list(trainer.graph.views) or [trainer.graph]
+    sizes: dict[Size, int] = {}
+    for at, view in enumerate(views):
+        plain, cover = view.plan(cover=False), view.plan(cover=True)
+        sizes |= _plan_sizes(at, plain, cover)
+    sizes[Size("owned")] = len(trainer.shard.original_ids)
+    if trainer.graph.views:
+        sizes[Size("vertices", len(views))] = len(plain.rows)
+    return sizes, len(views)
+
+
+def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
+    rows, columns = len(plain.rows), len(plain.columns)
+    loops = np.count_nonzero(plain.local.indices == plain.row_at[plain.local.row_of_entry()])
+    looped = plain.local.nnz + rows - int(loops)
+    sizes = {
+        Size("vertices", view): columns,
+        Size("boundary", view): plain.num_boundary,
+        Size("interior", view): columns - plain.num_boundary,
+        Size("receiving", view): plain.num_receiving,
+        Size("quiet", view): rows - plain.num_receiving,
+        Size("gathered", view): columns + plain.receive.num_columns,
+        Size("local", view): plain.local.nnz,
+        Size("looped", view): looped,
+        Size("edges", view): plain.local.nnz + plain.receive.nnz,
+        Size("looped edges", view): looped + plain.receive.nnz,
+    }
+    for way, plan in ((False, plain), (True, cover)):
+        sizes[Size("sent", view, way)] = plan.send.num_rows
+        sizes[Size("received", view, way)] = plan.receive.num_columns
+        sizes[Size("send", view, way)] = plan.send.nnz
+        sizes[Size("receive", view, way)] = plan.receive.nnz
+    return sizes
+
+
+def _small_store(manifest: Manifest, folder: Path, config: TrainConfig) -> tuple[Store, Counts]:
+    """A store whose plan's sizes can be told from each other and from the model's widths."""
+    widths = {manifest.num_features, manifest.num_classes, config.hidden, 1, 2}
+    best: tuple[int, Store, Counts] | None = None
+    for attempt in range(ATTEMPTS):
+        graph = _graph(manifest, np.random.default_rng(attempt), vertices=1200 + 61 * attempt)
+        store = write_store(graph, folder / str(attempt), method="natural", cells=1)
+        n = store.num_vertices
+        runs = np.array([0, n // 2, n])
+        clashes = _clashes(store, runs, config.layers, widths)
+        if best is None or clashes < best[0]:
+            best = (clashes, store, runs)
+        if clashes == 0:
+            break
+    assert best is not None
+    return best[1], best[2]
+
+
+def _clashes(store: Store, runs: Counts, layers: int, widths: set[int]) -> int:
+    """How many of rank 0's sizes equal another or a width, where any two could be mistaken."""
+    active = active_rows(store, layers)
+    masks = [(active[k + 1], active[k]) for k in range(layers)]
+    whole, *layered = count_views(store, runs, [(None, None), *masks])
+    return sum(_equal_sizes(views, widths) for views in ([whole], layered))
+
+
+def _equal_sizes(views: Sequence[ViewCounts], widths: set[int]) -> int:
+    found = [int(views[-1].rows[0])] if len(views) > 1 else []
+    for view in views:
+        plain, cover = view.plain, view.cover
+        found += [int(m.sent[0]) for m in (plain, cover)]
+        found += [int(m.received[0]) for m in (plain, cover)]
+        found += [int(m.receive_entries[0]) for m in (plain, cover)]
+        found += [int(cover.send_entries[0]), int(view.local_edges[0])]
+        found += [int(view.columns[0]), int(view.local_edges[0] + view.unlooped[0])]
+    count = Counter(found)
+    return sum(n - 1 for n in count.values()) + sum(count[w] for w in widths)
+
+
+def _graph(manifest: Manifest, rng: np.random.Generator, vertices: int) -> Graph:
+    """Few training vertices and few edges, so that each layer needs other vertices."""
+    edges = rng.integers(0, vertices, (2, vertices))
+    # Sources that many read and rows that read many: covers that differ from plain rows.
+    spread = rng.integers(0, vertices, (2, vertices // 4))
+    spread[0] -= spread[0] % 20
+    collect = rng.integers(0, vertices, (2, vertices // 4))
+    collect[1] -= collect[1] % 15
+    edge_index = np.concatenate([edges, spread, collect], axis=1)
+    shape = (vertices,) if manifest.task == "single-label" else (vertices, manifest.num_classes)
+    labels = rng.integers(0, max(manifest.num_classes, 2), shape)
+    if manifest.task == "multi-label":
+        labels = labels % 2
+    train = np.sort(rng.choice(vertices, vertices // 5, replace=False))
+    weighted = "edge_weight" in manifest.dtypes
+    return Graph.from_edge_index(
+        edge_index,
+        num_vertices=vertices,
+        edge_weight=np.ones(edge_index.shape[1], np.float32) if weighted else None,
+        symmetrize=False,
+        features=rng.standard_normal((vertices, manifest.num_features)).astype(np.float32),
+        labels=labels if manifest.task == "single-label" else labels.astype(np.float32),
+        num_classes=manifest.num_classes,
+        task=manifest.task,
+        splits={"train": train},
+    )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """So that a kernel is called once for all rows."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
