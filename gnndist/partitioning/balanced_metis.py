@@ -25,6 +25,7 @@ def bisect_balanced(
     indices: NDArray[np.int64],
     weight: NDArray[np.int64],
     train: NDArray[np.int64],
+    edge_weight: NDArray[np.int64] | None,
     cells: int,
     seed: int,
 ) -> NDArray[np.int64] | None:
@@ -37,7 +38,9 @@ def bisect_balanced(
     weight:
         [N] work.
     train:
-        [N] 1 on training vertices, else 0; not all 0.
+        [N] 1 on training vertices, else 0 (or how many a vertex stands for); not all 0.
+    edge_weight:
+        one for each of `indices`, or None for 1 each.
     cells, seed:
         as in `Problem`.
     """
@@ -57,7 +60,7 @@ def bisect_balanced(
         _at(indices),
         _at(weights),
         None,
-        None,
+        None if edge_weight is None else _at(edge_weight),
         ctypes.byref(ctypes.c_int64(cells)),
         None,
         _at(tolerance),

@@ -5,30 +5,50 @@ when memory runs out. In a child none of that reaches the user: an interrupt kil
 end by the system's memory killer becomes a message, and its memory is given back.
 """
 
+import importlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnndist.errors import GnndistError
-from gnndist.partitioning.problem import Estimate, Problem
+from gnndist.partitioning.problem import Report
 
 POLL_S = 0.2
 
 
 def run(
-    method: str,
-    arrays: Mapping[str, NDArray[np.int64]],
-    problem: Problem,
-    estimate: Callable[[int, int, int], Estimate],
+    module: str,
+    write: Callable[[Path], None],
+    *,
+    what: str,
+    cells: int,
+    seed: int,
+    seconds: float,
+    report: Report,
 ) -> NDArray[np.int64]:
-    """The cell of each vertex, from `method`'s library run in a child process.
+    """The cell of each vertex, from a library run in a child process.
+
+    Parameters
+    ----------
+    module:
+        whose ``child_main(folder, cells, seed)`` reads what `write` wrote and returns the cells.
+    write:
+        writes the library's input into a folder.
+    what:
+        what is going on, for the user.
+    cells, seed:
+        as in `Problem`.
+    seconds:
+        how long it may take, for the progress bar.
+    report:
+        told of progress.
 
     Raises
     ------
@@ -37,16 +57,15 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="gnndist-partition-") as name:
         folder = Path(name)
-        for key, array in arrays.items():
-            np.save(folder / f"{key}.npy", array.astype(np.int64, copy=False))
-        call = {"method": method, "cells": problem.cells, "seed": problem.seed}
+        report(what, 0, 1000)
+        write(folder)
+        call = {"module": module, "cells": cells, "seed": seed}
         (folder / "call.json").write_text(json.dumps(call))
-        expected = estimate(len(problem.weight), problem.graph.num_edges, problem.cells).seconds
-        _wait(folder, method, problem, expected)
+        _wait(folder, what, seconds, report)
         return np.load(folder / "cell.npy")  # type: ignore[no-any-return]
 
 
-def _wait(folder: Path, method: str, problem: Problem, expected: float) -> None:
+def _wait(folder: Path, what: str, seconds: float, report: Report) -> None:
     """Start the child, report the time it takes, and say what happened if it dies."""
     command = [sys.executable, "-m", "gnndist.partitioning.child", str(folder)]
     with (folder / "log").open("wb") as log:
@@ -56,36 +75,30 @@ def _wait(folder: Path, method: str, problem: Problem, expected: float) -> None:
             while process.poll() is None:
                 time.sleep(POLL_S)
                 spent = time.monotonic() - start
-                # Nobody knows how far METIS has come: time against the estimate, never quite done.
-                share = min(spent / max(expected, POLL_S), 0.99)
-                problem.report(f"{method}: {problem.cells} cells", int(1000 * share), 1000)
+                # Nobody knows how far it has come: time against the estimate, never quite done.
+                share = min(spent / max(seconds, POLL_S), 0.99)
+                report(what, int(1000 * share), 1000)
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
     if process.returncode == 0:
-        problem.report(f"{method}: {problem.cells} cells", 1000, 1000)
+        report(what, 1000, 1000)
         return
     lines = (folder / "log").read_text(errors="replace").strip().splitlines()
     said = lines[-1] if lines else "it said nothing"
     if process.returncode < 0:
         said = f"killed by signal {-process.returncode}, most likely for want of memory ({said})"
     raise GnndistError(
-        f"--method {method} failed on {len(problem.weight):,} vertices and "
-        f"{problem.graph.num_edges:,} edges: {said}; --method kaminpar needs less memory, "
-        "--method ldg least"
+        f"{what} failed: {said}; --method kaminpar needs less memory than metis, ldg least"
     )
 
 
 def main(folder: Path) -> None:
     """In the child: read the call, run the library, save the answer."""
     call = json.loads((folder / "call.json").read_text())
-    if call["method"] != "metis":
-        raise GnndistError(f"method {call['method']!r}: no such child")
-    from gnndist.partitioning.metis import metis
-
-    arrays = {file.stem: np.load(file) for file in folder.glob("*.npy")}
-    np.save(folder / "cell.npy", metis(arrays, call["cells"], call["seed"]))
+    module = importlib.import_module(call["module"])
+    np.save(folder / "cell.npy", module.child_main(folder, call["cells"], call["seed"]))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,35 @@
 """METIS (Karypis and Kumar, 1998) through pymetis: the default."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from gnndist.partitioning import child
 from gnndist.partitioning.balanced_metis import bisect_balanced
-from gnndist.partitioning.pattern import undirected
-from gnndist.partitioning.problem import Estimate, Problem
+from gnndist.partitioning.pattern import Pattern
+from gnndist.partitioning.problem import Estimate, Problem, Report
 
 INLINE = 2_000_000
 """Vertices + edges up to which METIS runs in this process: it is done within two seconds."""
 TRAIN_IMBALANCE = 1.2
 """Training vertices are balanced too where work alone leaves a part with more than this share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetisInput:
+    """What METIS is given."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    """symmetric, no loops"""
+    weight: NDArray[np.int64]
+    """[N] work"""
+    train: NDArray[np.int64] | None = None
+    """[N] training vertices (0 or 1, or how many a vertex stands for)"""
+    edge_weight: NDArray[np.int64] | None = None
 
 
 class Metis:
@@ -25,49 +43,91 @@ class Metis:
         return Estimate(memory=64 * edges + 200 * vertices, seconds=2e-6 * edges)
 
     def assign(self, problem: Problem) -> NDArray[np.int64]:
-        indptr, indices = undirected(problem.graph)
-        if problem.cells == 1 or len(indices) == 0:
-            return np.arange(len(problem.weight)) * problem.cells // len(problem.weight)
-        arrays = {"indptr": indptr, "indices": indices, "weight": problem.weight}
-        if problem.train is not None:
-            arrays["train"] = problem.train
-        if len(indptr) + len(indices) <= INLINE:
-            return metis(arrays, problem.cells, problem.seed)
-        return child.run("metis", arrays, problem, self.estimate)
+        pattern = Pattern(problem.graph)
+        n = len(problem.weight)
+        if problem.cells == 1 or pattern.num_entries == 0:
+            return np.arange(n) * problem.cells // n
+        if n + pattern.num_entries <= INLINE:
+            indptr, indices = pattern.arrays()
+            given = MetisInput(
+                indptr=indptr, indices=indices, weight=problem.weight, train=problem.train
+            )
+            return metis(given, problem.cells, problem.seed)
+
+        def write(folder: Path) -> None:
+            for name in ("weight", "train"):
+                if (array := getattr(problem, name)) is not None:
+                    np.save(folder / f"{name}.npy", array)
+            np.save(folder / "indptr.npy", pattern.indptr)
+            size = (pattern.num_entries,)
+            indices = open_memmap(folder / "indices.npy", mode="w+", dtype=np.int64, shape=size)
+            at = 0
+            for chunk in pattern.columns():
+                indices[at : at + len(chunk)] = chunk
+                at += len(chunk)
+
+        return child.run(
+            __name__,
+            write,
+            what=f"metis: {problem.cells} cells",
+            cells=problem.cells,
+            seed=problem.seed,
+            seconds=self.estimate(n, pattern.num_entries, problem.cells).seconds,
+            report=problem.report,
+        )
 
 
-def metis(arrays: dict[str, NDArray[np.int64]], cells: int, seed: int) -> NDArray[np.int64]:
+def metis_anywhere(
+    given: MetisInput, cells: int, seed: int, seconds: float, report: Report
+) -> NDArray[np.int64]:
+    """`metis`, in a process of its own where the graph is large."""
+    if len(given.weight) + len(given.indices) <= INLINE:
+        return metis(given, cells, seed)
+
+    def write(folder: Path) -> None:
+        for name, array in vars(given).items():
+            if array is not None:
+                np.save(folder / f"{name}.npy", array)
+
+    what = f"metis: {cells} cells"
+    return child.run(
+        __name__, write, what=what, cells=cells, seed=seed, seconds=seconds, report=report
+    )
+
+
+def child_main(folder: Path, cells: int, seed: int) -> NDArray[np.int64]:
+    """In the child process."""
+    arrays = {file.stem: np.load(file, mmap_mode="c") for file in folder.glob("*.npy")}
+    return metis(MetisInput(**arrays), cells, seed)
+
+
+def metis(given: MetisInput, cells: int, seed: int) -> NDArray[np.int64]:
     """The cell of each vertex: work balanced, and training vertices where they need it.
 
     Work alone usually balances training vertices well enough. Where it does not, METIS runs again
     with a second constraint. (Adding a training term to the one weight was tried: on real graphs
     it costs as much halo and leaves training vertices as uneven as before.)
     """
-    indptr = np.ascontiguousarray(arrays["indptr"], np.int64)
-    indices = np.ascontiguousarray(arrays["indices"], np.int64)
-    cell = _bisect(indptr, indices, arrays["weight"], cells, seed)
-    train = arrays.get("train")
+    cell = _bisect(given, cells, seed)
+    train = given.train
     if train is None or imbalance(cell, train, cells) <= TRAIN_IMBALANCE:
         return cell
-    balanced = bisect_balanced(indptr, indices, arrays["weight"], train, cells, seed)
+    balanced = bisect_balanced(
+        given.indptr, given.indices, given.weight, train, given.edge_weight, cells, seed
+    )
     if balanced is None or imbalance(balanced, train, cells) >= imbalance(cell, train, cells):
         return cell
     return balanced
 
 
-def _bisect(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int64],
-    weight: NDArray[np.int64],
-    cells: int,
-    seed: int,
-) -> NDArray[np.int64]:
+def _bisect(given: MetisInput, cells: int, seed: int) -> NDArray[np.int64]:
     import pymetis
 
     _, cell = pymetis.part_graph(
         cells,
-        adjacency=pymetis.CSRAdjacency(adj_starts=indptr, adjacent=indices),
-        vweights=np.ascontiguousarray(weight, np.int64),
+        adjacency=pymetis.CSRAdjacency(adj_starts=given.indptr, adjacent=given.indices),
+        vweights=given.weight,
+        eweights=given.edge_weight,
         recursive=True,
         options=pymetis.Options(seed=seed),
     )

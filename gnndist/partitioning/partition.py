@@ -4,13 +4,21 @@ from gnndist.errors import ConfigError, DataError
 from gnndist.graph import Array, Graph
 from gnndist.partitioning.assignment import order_by_assignment
 from gnndist.partitioning.cells import Cells, default_cells, order_by_cell
+from gnndist.partitioning.kaminpar import KaMinPar
+from gnndist.partitioning.ldg import Ldg
 from gnndist.partitioning.metis import Metis
 from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
 from gnndist.partitioning.simple import Natural, Random
 from gnndist.partitioning.work import VERTEX_WORK, training_vertices, vertex_weights
 
 DEFAULT = "metis"
-METHODS: dict[str, type[Partitioner]] = {"metis": Metis, "random": Random, "natural": Natural}
+METHODS: dict[str, type[Partitioner]] = {
+    "metis": Metis,
+    "kaminpar": KaMinPar,
+    "ldg": Ldg,
+    "random": Random,
+    "natural": Natural,
+}
 
 
 def partition(

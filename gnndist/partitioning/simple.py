@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from gnndist.partitioning.problem import Estimate, Problem
 
+OWN_STREAM = 0x9E3779B9
+
 
 class Natural:
     """Runs of the original order: right where the ids already follow the structure."""
@@ -23,7 +25,8 @@ class Random:
         return Estimate(memory=48 * vertices, seconds=2e-7 * vertices)
 
     def assign(self, problem: Problem) -> NDArray[np.int64]:
-        order = np.random.default_rng(problem.seed).permutation(len(problem.weight))
+        # A stream of its own: a split is often dealt out by default_rng(seed) itself.
+        order = np.random.default_rng([problem.seed, OWN_STREAM]).permutation(len(problem.weight))
         assignment = np.empty(len(order), np.int64)
         assignment[order] = _equal_runs(problem.weight[order], problem.cells)
         return assignment
