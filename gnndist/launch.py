@@ -7,55 +7,70 @@ variables lead to the same place.
 
 import datetime
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import platform
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
 
 import torch
 import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gnndist.comm import Comm, ProcessComm, SingleComm
 from gnndist.errors import ConfigError
+from gnndist.failures import LAUNCHED, is_worker
+from gnndist.status import Status, own_board
+from gnndist.supervisor import Supervisor
+from gnndist.watch import WatchedComm, talking
 
-
-def is_worker() -> bool:
-    """Whether a launcher has started this process as a rank of a job."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+__all__ = [
+    "is_worker",
+    "joined",
+    "launched_here",
+    "own_status",
+    "pick_device",
+    "restarts",
+    "run_ranks_of",
+    "stop_requests",
+    "threads_for",
+    "worker_environment",
+]
 
 
 def launched_here() -> bool:
-    """Whether `run_ranks_of` started this rank, and its parent has prepared the run directory."""
-    return _LAUNCHED in os.environ
+    """Whether gnndist's own launcher started this rank and has prepared the run directory."""
+    return LAUNCHED in os.environ
 
 
-_LAUNCHED = "GNNDIST_LAUNCHED"
+def restarts() -> int:
+    """How often the job that this rank belongs to has been started again (torchrun counts too)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
 def run_ranks_of(arguments: Sequence[str], ranks: int) -> None:
     """Run `python -m gnndist ARGUMENTS` as `ranks` local worker processes and wait for them.
 
-    Exits with the workers' code if one failed.
+    Raises
+    ------
+    JobFailed
+        if one failed; all have ended.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads_for(ranks)))
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    os.environ[_LAUNCHED] = "1"
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=ranks,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        run_id=str(os.getpid()),
-        max_restarts=0,
-        monitor_interval=0.1,
-    )
-    try:
-        elastic_launch(config, sys.executable)("-m", "gnndist", *arguments)
-    except ChildFailedError as error:
-        codes = {failure.exitcode for failure in error.failures.values()}
-        sys.exit(2 if 2 in codes else 1)
+    Supervisor(arguments=arguments, ranks=ranks, environment=worker_environment(ranks)).run()
+
+
+def worker_environment(ranks: int) -> dict[str, str]:
+    """What local ranks find in their environment besides their place in the job."""
+    environment = {
+        "OMP_NUM_THREADS": str(threads_for(ranks)),
+        "THP_MEM_ALLOC_ENABLE": "1",
+        **os.environ,
+    }
+    # gloo otherwise asks for the address of the host's name, which not every machine knows.
+    if Path("/sys/class/net/lo").exists():
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return environment
 
 
 def threads_for(ranks: int) -> int:
@@ -79,22 +94,79 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
+def own_status() -> Status:
+    """This rank's slot of its launcher's board, or one that nobody reads."""
+    board = own_board()
+    return Status() if board is None else Status.on(board, int(os.environ["RANK"]))
+
+
 @contextmanager
-def joined(device: torch.device, *, threads: int = 0, timeout_s: float = 600) -> Iterator[Comm]:
-    """This process's place in its job; alone it needs no process group."""
+def joined(
+    device: torch.device,
+    *,
+    threads: int = 0,
+    timeout_s: float = 600,
+    status: Status | None = None,
+    logs: Path | None = None,
+) -> Iterator[Comm]:
+    """This process's place in its job; alone it needs no process group.
+
+    Parameters
+    ----------
+    timeout_s:
+        how long to wait for other ranks before giving them up (0: for ever). Ranks that gnndist
+        launched itself wait twice as long: their launcher knows sooner, and more.
+    status:
+        where to note what this rank does.
+    logs:
+        where a failing rank leaves its traceback if its launcher keeps no logs.
+    """
+    status = status or own_status()
     world = int(os.environ.get("WORLD_SIZE", 1))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
     torch.set_num_threads(threads or threads_for(local))
-    if world == 1:
-        yield SingleComm()
-        return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        timeout=datetime.timedelta(seconds=timeout_s),
-    )
     try:
-        yield ProcessComm()
-    finally:
+        if world == 1:
+            yield SingleComm()
+            return
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        for_ever = 30 * 86400.0
+        patience_s = (2 * timeout_s if launched_here() else timeout_s) or for_ever
+        with talking(status):
+            dist.init_process_group(
+                "nccl" if device.type == "cuda" else "gloo",
+                timeout=datetime.timedelta(seconds=patience_s),
+            )
+        yield WatchedComm(ProcessComm(), status)
+        # Not after a failure: it would wait for ranks that may be gone.
         dist.destroy_process_group()
+    except Exception as error:
+        error.add_note(str(status))
+        if logs is not None and not launched_here():
+            _leave_traceback(error, logs / f"rank-{os.environ.get('RANK', 0)}.log")
+        raise
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Take SIGTERM and SIGINT as requests to stop after the epoch; tells whether one has come."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_traceback(error: Exception, log: Path) -> None:
+    with suppress(OSError):
+        log.parent.mkdir(exist_ok=True)
+        with log.open("a") as file:
+            file.write(f"on {platform.node()}\n{''.join(traceback.format_exception(error))}")

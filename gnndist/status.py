@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gnndist.failures import BOARD
+
 PHASES = (
     "start",
     "load",
@@ -110,7 +112,9 @@ class Board:
                 self._ticks[rank], self._since[rank] = status.ticks, now
         epoch = max(status.epoch for status in self.ranks)
         if epoch != self._epoch:
-            if self._epoch > 0:
+            if epoch < self._epoch:  # the next seed's run
+                self.longest_epoch_s = 0.0
+            elif self._epoch > 0:
                 self.longest_epoch_s = max(self.longest_epoch_s, now - self._epoch_since)
             self._epoch, self._epoch_since = epoch, now
 
@@ -130,6 +134,4 @@ def own_board() -> Path | None:
     return Path(folder) / BOARD_FILE if folder else None
 
 
-BOARD = "GNNDIST_BOARD"
-"""environment variable: the folder of the launcher's board and the ranks' failure notes"""
 BOARD_FILE = "board"

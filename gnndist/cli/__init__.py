@@ -2,11 +2,13 @@
 
 import importlib
 import sys
+from typing import NoReturn
 
 import click
 
 from gnndist import __version__
-from gnndist.errors import GnndistError
+from gnndist.errors import INTERRUPTED, USER_MISTAKE, GnndistError, JobFailed, JobStopped
+from gnndist.failures import as_rank
 
 VERBS = {
     "partition": "Turn a graph into a store that any number of ranks can train from.",
@@ -47,15 +49,33 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    """Run the command line. Whatever goes wrong is one line on standard error; `gnndist.errors`
+    says which exit code means what.
+    """
     try:
-        cli.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except click.Abort:
-        click.echo("gnndist: interrupted", err=True)
-        sys.exit(130)
+        with as_rank():
+            cli.main(standalone_mode=False)
+    except JobStopped as stopped:
+        _end(f"gnndist: {stopped}", stopped.code)
+    except JobFailed as failure:
+        _end(f"gnndist: error: {failure}", failure.code)
     except GnndistError as error:
-        click.echo(f"gnndist: error: {error}", err=True)
-        sys.exit(2)
+        _end(f"gnndist: error: {error}", USER_MISTAKE)
+    except click.ClickException as error:
+        _end(f"gnndist: error: {_one_line(error)}", USER_MISTAKE)
+    except click.Abort:
+        _end("gnndist: interrupted", INTERRUPTED)
+
+
+def _one_line(error: click.ClickException) -> str:
+    """Without the usage: the message names the value and what is allowed."""
+    said = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    return f"{said} ({context.command_path} --help says more)" if context else said
+
+
+def _end(line: str, code: int) -> NoReturn:
+    if sys.stdout.isatty():
+        click.echo("\x1b[?25h", nl=False)  # a rank that was killed may have hidden the cursor
+    click.echo(line, err=True)
+    sys.exit(code)

@@ -1,13 +1,10 @@
-"""What rank 0 says: a live line on a terminal, plain lines elsewhere, tables at the end."""
+"""What the command line says: lines, and tables of figures."""
 
 import sys
-import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from gnndist.graph import SPLITS
@@ -23,52 +20,6 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-class EpochLines:
-    """Progress of training: call it with each epoch's figures."""
-
-    def __init__(self, epochs: int, task_name: str, *, speak: bool) -> None:
-        self._epochs = epochs
-        self._metric = task(task_name).metric
-        self._speak = speak
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-        self._every = max(1, epochs // 20)
-        self._start = time.perf_counter()
-        self._metrics: dict[str, float] = {}
-
-    def __enter__(self) -> "EpochLines":
-        if self._speak and console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live.is_started:
-            self._live.stop()
-
-    def __call__(self, line: Mapping[str, Any]) -> None:
-        if not self._speak:
-            return
-        epoch = line["epoch"]
-        self._metrics |= {
-            split: line[key] for split in SPLITS if (key := f"{split}_{self._metric}") in line
-        }
-        left = (time.perf_counter() - self._start) / epoch * (self._epochs - epoch)
-        figures = "  ".join(f"{split} {value:.4f}" for split, value in self._metrics.items())
-        text = (
-            f"epoch {epoch:>{len(str(self._epochs))}}/{self._epochs}  loss {line['loss']:.4f}  "
-            f"{figures}  {duration(line['epoch_s'])} an epoch, "
-            f"{100 * line['wait_s'] / line['epoch_s']:.0f}% waiting, {duration(left)} left"
-        )
-        if self._live.is_started:
-            self._live.update(text, refresh=True)
-        elif epoch == 1 or epoch % self._every == 0 or epoch == self._epochs:
-            say(text)
-
-
 def result_table(result: Mapping[str, Any], task_name: str) -> None:
     """The figures of a finished run."""
     metric = task(task_name).metric
@@ -82,6 +33,21 @@ def result_table(result: Mapping[str, Any], task_name: str) -> None:
     table.add_row("exchanged an epoch", size(result["bytes_sent_per_epoch"]))
     table.add_row("halo", f"{halo:,} vertices ({halo / result['vertices']:.3f} of all)")
     table.add_row("ranks", str(result["ranks"]))
+    console.print(table)
+
+
+def seeds_table(summary: Mapping[str, Any], task_name: str) -> None:
+    """The figures of a run of several seeds, as leaderboards want them."""
+    metric = task(task_name).metric
+    percent = 100 if task(task_name).higher_is_better else 1
+    table = Table(show_header=False)
+    table.add_row("seeds", ", ".join(map(str, summary["seeds"])))
+    for split in SPLITS:
+        if (key := f"{split}_{metric}") in summary["mean"]:
+            mean, std = percent * summary["mean"][key], percent * summary["std"][key]
+            table.add_row(f"{split} {metric}", f"{mean:.2f} ± {std:.2f}")
+    table.add_row("epoch time", duration(summary["mean_epoch_s"]))
+    table.add_row("ranks", str(summary["ranks"]))
     console.print(table)
 
 

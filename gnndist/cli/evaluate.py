@@ -1,6 +1,5 @@
 """`gnndist evaluate`: the metrics of a trained run, computed again on any number of ranks."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -24,6 +23,7 @@ def command(run: Path, ranks: int | None, store: Path | None) -> None:
       gnndist evaluate runs/digits --ranks 4
     """
     trained = RunDir.open(run)
+    trained.check_single()
     config = trained.config()
     opened = trained.store(store)
     device = pick_device(config.device)
@@ -31,10 +31,11 @@ def command(run: Path, ranks: int | None, store: Path | None) -> None:
         ranks = ranks or trained.ranks()
         check_ranks(opened, ranks)
         result = trained.result()
+        trained.model()
         say(f"evaluating {run} (epoch {result['best_epoch']}) with {ranks} ranks")
-        run_ranks_of(sys.argv[1:], ranks)
+        run_ranks_of(["evaluate", str(run), *(("--store", str(store)) if store else ())], ranks)
         return
-    with joined(device, threads=config.threads) as comm:
+    with joined(device, threads=config.threads, timeout_s=config.timeout) as comm:
         metrics = evaluate_rank(trained, opened, comm, device)
         if comm.rank == 0:
             metrics_table(metrics)

@@ -1,6 +1,5 @@
 """`gnndist predict`: a trained run's predictions in the order of the user's own ids."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -35,6 +34,7 @@ def command(
       gnndist predict runs/digits --out predictions.npy --classes
     """
     trained = RunDir.open(run)
+    trained.check_single()
     config = trained.config()
     opened = trained.store(store)
     device = pick_device(config.device)
@@ -46,9 +46,10 @@ def command(
         ranks = ranks or trained.ranks()
         check_ranks(opened, ranks)
         trained.model()
-        run_ranks_of(sys.argv[1:], ranks)
+        arguments = ["predict", str(run), "--out", str(out), *(("--classes",) if classes else ())]
+        run_ranks_of([*arguments, *(("--store", str(store)) if store else ())], ranks)
         return
-    with joined(device, threads=config.threads) as comm:
+    with joined(device, threads=config.threads, timeout_s=config.timeout) as comm:
         logits = predict_rank(trained, opened, comm, device)
         if logits is not None:
             save_predictions(out, logits, classes=classes)

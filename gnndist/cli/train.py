@@ -1,56 +1,181 @@
 """`gnndist train`: a model from a store, on any number of ranks."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gnndist.cli.console import EpochLines, result_table, say
+from gnndist import job
+from gnndist.cli.console import result_table, say, seeds_table
+from gnndist.cli.live import EpochView
 from gnndist.cli.options import config_options, given
 from gnndist.cli.profile_table import show_profile
-from gnndist.launch import is_worker, joined, launched_here, pick_device, run_ranks_of
+from gnndist.errors import STOPPED, ConfigError
+from gnndist.launch import (
+    is_worker,
+    joined,
+    launched_here,
+    own_status,
+    pick_device,
+    restarts,
+    stop_requests,
+)
 from gnndist.store import Store
 from gnndist.training.config import TrainConfig
-from gnndist.training.run import train_rank
+from gnndist.training.config_files import combined, read_all
+from gnndist.training.loop import Stopped
 from gnndist.training.rundir import RunDir
-from gnndist.training.shard import check_ranks
+from gnndist.training.seeds import train_seeds
+
+Progress = Callable[[dict[str, Any]], None]
 
 
 @click.command()
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--ranks", type=click.IntRange(min=1), default=1, help="worker processes  [1]")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="run directory")
+@click.argument("store", type=click.Path(path_type=Path), required=False)
+@click.option("--ranks", type=click.IntRange(min=1), help="worker processes  [1, or as before]")
+@click.option("--out", type=click.Path(path_type=Path), help="run directory to make")
 @click.option("--overwrite", is_flag=True, help="replace the run in --out")
+@click.option("--resume", type=click.Path(path_type=Path), help="run directory to continue")
+@click.option(
+    "--config",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="TOML file of options, such as a recipe; of several, the later ones win",
+)
+@click.option("--seeds", type=click.IntRange(min=1), help="trainings, each with its seed  [1]")
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    help="times to bring a failed job back from its last checkpoint  [0]",
+)
 @config_options(TrainConfig)
-def command(store: Path, ranks: int, out: Path, overwrite: bool, **options: Any) -> None:
+def command(
+    store: Path | None,
+    ranks: int | None,
+    out: Path | None,
+    overwrite: bool,
+    resume: Path | None,
+    files: tuple[Path, ...],
+    seeds: int | None,
+    max_restarts: int,
+    **options: Any,
+) -> None:
     """Train a model on STORE with N ranks.
 
     \b
-    Example:
+    Examples:
       gnndist train stores/digits --ranks 2 --out runs/digits
-    Inside torchrun (or whatever sets RANK and WORLD_SIZE) it joins that job.
+      gnndist train stores/cora --config datasets/cora/gcn.toml --seeds 10 --out runs/cora
+      gnndist train --resume runs/digits --ranks 4
+    Inside torchrun (or whatever sets RANK and WORLD_SIZE) it joins that job. SIGTERM and SIGINT
+    (Ctrl-C) let the epoch finish, save it and exit with code 75.
     """
-    config = TrainConfig(**given(options))
-    device = pick_device(config.device)
-    opened = Store.open(store)
-    if not is_worker():
-        check_ranks(opened, ranks)
-        run = RunDir.create(out, overwrite=overwrite)
-        run.write_config(config, opened, ranks)
-        say(f"training {config.model} on {store} with {ranks} ranks; the run goes to {out}")
-        run_ranks_of(sys.argv[1:], ranks)
+    if (out is None) == (resume is None):
+        raise ConfigError("train needs --out (a new run directory) or --resume (one to continue)")
+    if resume is None and store is None and not launched_here():
+        raise ConfigError("train needs STORE, the directory that `gnndist partition` made")
+    if resume is not None and (seeds is not None or overwrite):
+        raise ConfigError("--seeds and --overwrite are for a new run, not with --resume")
+    if is_worker():
+        _work(store, out, resume, overwrite, seeds or 1, lambda: combined(files, given(options)))
+    elif resume is not None:
+        changes = read_all(files) | given(options)
+        result = job.resume(
+            resume, store=store, ranks=ranks, max_restarts=max_restarts, say=say, **changes
+        )
+        _show(RunDir.open(resume), result)
+    elif store is not None and out is not None:
+        result = job.train(
+            store,
+            combined(files, given(options)),
+            out=out,
+            ranks=ranks or 1,
+            seeds=seeds or 1,
+            overwrite=overwrite,
+            max_restarts=max_restarts,
+            say=say,
+        )
+        _show(RunDir.open(out), result)
+
+
+def _work(
+    store: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    overwrite: bool,
+    seeds: int,
+    config_from_command: Callable[[], TrainConfig],
+) -> None:
+    """Train as one rank of a job."""
+    again = resume is not None or restarts() > 0
+    path = resume or out
+    assert path is not None
+    if launched_here() or again:
+        run = RunDir.open(path)
+        config, opened, all_seeds = run.config(), run.store(store), run.seeds()
+    else:
+        run, config = RunDir(path=path), config_from_command()
+        assert store is not None
+        opened = Store.open(store)
+        all_seeds = [config.seed + k for k in range(seeds)] if seeds > 1 else []
+    device, status = pick_device(config.device), own_status()
+    place = joined(
+        device, threads=config.threads, timeout_s=config.timeout, status=status, logs=run.logs
+    )
+    with stop_requests() as stop, place as comm:
+        speaks = comm.rank == 0
+        if speaks and not launched_here() and not again:
+            job.check(opened, config, comm.world)
+            RunDir.create(path, overwrite=overwrite)
+            run.write_config(config, opened, comm.world, all_seeds)
+
+        @contextmanager
+        def view(its: TrainConfig) -> Iterator[Progress]:
+            if not speaks:
+                yield lambda line: None
+                return
+            title = f"{its.model} on {opened.path.name}, {comm.world} ranks, seed {its.seed}"
+            shown = EpochView(title, its.epochs, opened.manifest.task)
+            with shown.shown():
+                yield shown
+
+        stopped: Stopped | None = None
+        try:
+            train_seeds(
+                opened,
+                config,
+                run,
+                all_seeds,
+                comm,
+                device,
+                view,
+                resume=again,
+                warn=say,
+                status=status,
+                stop=stop,
+            )
+        except Stopped as request:
+            stopped = request
+    if speaks and not launched_here():
+        if stopped is None:
+            _show(run, run.result())
+        else:
+            say(f"{stopped}, which is saved: continue with --resume {path}")
+    if stopped is not None:
+        sys.exit(STOPPED)
+
+
+def _show(run: RunDir, result: dict[str, Any]) -> None:
+    """What the training came to."""
+    task_name = run.store().manifest.task
+    if "seeds" in result:
+        seeds_table(result, task_name)
         return
-    with joined(device, threads=config.threads) as comm:
-        run = RunDir(path=out)
-        if comm.rank == 0 and not launched_here():
-            check_ranks(opened, comm.world)
-            run = RunDir.create(out, overwrite=overwrite)
-            run.write_config(config, opened, comm.world)
-        lines = EpochLines(config.epochs, opened.manifest.task, speak=comm.rank == 0)
-        with lines:
-            result = train_rank(opened, config, run, comm, device, lines)
-        if comm.rank == 0:
-            result_table(result, opened.manifest.task)
-            if config.profile:
-                show_profile(run)
+    result_table(result, task_name)
+    if run.config().profile:
+        show_profile(run)

@@ -71,6 +71,7 @@ def train_rank(
         _continue(trainer, store, run, warn)
     keeper = Keeper(run, store.fingerprint) if comm.rank == 0 else None
     lines: list[Line] = list(run.metrics()) if comm.rank == 0 else []
+    warm_up = {1, trainer.epoch + 1}
 
     def record(line: Line) -> None:
         lines.append(line)
@@ -81,7 +82,7 @@ def train_rank(
 
     best = trainer.run(record, keeper=keeper, stop=stop)
     trainer.status.enter("results")
-    result = _result(trainer, store, lines)
+    result = _result(trainer, store, lines, warm_up)
     ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
     profiled = profile.finish(run.trace) if profile else None
     if keeper is not None:
@@ -109,21 +110,22 @@ def _continue(trainer: Trainer, store: Store, run: RunDir, warn: Callable[[str],
             run.trim_metrics(trainer.epoch)
 
 
-def _result(trainer: Trainer, store: Store, lines: list[Line]) -> Line:
-    """The figures of a finished run; `lines` are those of all epochs on rank 0."""
+def _result(trainer: Trainer, store: Store, lines: list[Line], warm_up: set[int]) -> Line:
+    """The figures of a finished run; `lines` are those of all epochs on rank 0.
+
+    The epochs in `warm_up` also warm caches up: the mean leaves them out where it can.
+    """
     comm, best = trainer.comm, trainer.best
     plan = trainer.shard.graph.plan(cover=False)
     halo = torch.tensor([int(plan.receive_counts.sum())], device=trainer.x.device)
     comm.all_reduce(halo)
-    # The first epoch also warms caches up, so the mean leaves it out where it can.
-    seconds = [line["epoch_s"] for line in lines]
-    steady = seconds[1:] or seconds
+    steady = [line for line in lines if line["epoch"] not in warm_up] or lines
     return {
         "best_epoch": best.epoch,
         **(best.metrics or {}),
         "ranks": comm.world,
         "epochs": trainer.epoch,
-        "mean_epoch_s": sum(steady) / max(1, len(steady)),
+        "mean_epoch_s": sum(line["epoch_s"] for line in steady) / max(1, len(steady)),
         "bytes_sent_per_epoch": lines[-1]["bytes_sent"] if lines else 0,
         "halo": int(halo),
         "vertices": store.num_vertices,
