@@ -1,11 +1,15 @@
 """Layers on a rank's part of a graph, without stores: what every test of layers shares."""
 
+import copy
+import importlib
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from graphs import awkward
 from torch import Tensor
@@ -192,8 +196,6 @@ def one_rank(
     comm: Comm, module: torch.nn.Module, graph: Graph, runs: np.ndarray, training: bool
 ) -> Any:
     """Forward and backward of ``module(graph, x)`` on this rank, with a fixed output gradient."""
-    import copy
-
     torch.set_num_threads(1)
     module = copy.deepcopy(module).train(training)
     view = rank_graph(comm, graph, runs)
@@ -248,3 +250,18 @@ def assert_same(found: Result, wanted: Result, tolerance: float = 1e-9) -> None:
         close(found.grads[name], value, f"gradient of {name}")
     for name, value in wanted.buffers.items():
         close(found.buffers[name], value, name)
+
+
+def dgl_or_skip() -> Any:
+    """DGL, if it works with the installed torch (its mismatches raise more than ImportError)."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    try:
+        return importlib.import_module("dgl")
+    except Exception as error:
+        pytest.skip(f"dgl does not import ({error}); dgl==1.1.3 with packaging is known to work")
+
+
+def edge_index(graph: Graph) -> Tensor:
+    """[2, E] int64, sources → destinations."""
+    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return torch.from_numpy(np.stack([graph.indices, destination]).astype(np.int64))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from layers import CASES, GRAPHS, Case, Result, assert_same, gathered, made, one_rank
+from layers import CASES, GRAPHS, Case, Result, assert_same, edge_index, gathered, made, one_rank
 from layers import output_gradient as gradient_of
 from threads import run_threads
 
@@ -17,10 +17,8 @@ def of_pyg(case: Case, state: dict[str, torch.Tensor], graph: Graph) -> Result:
     layer = case.make_pyg().double()
     layer.load_state_dict(state)
     layer.eval()
-    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    edge_index = torch.from_numpy(np.stack([graph.indices, destination]).astype(np.int64))
     x = torch.from_numpy(np.asarray(graph.features)).double().requires_grad_()
-    inputs = [x, edge_index]
+    inputs = [x, edge_index(graph)]
     if case.weighted and graph.edge_weight is not None:
         inputs.append(torch.from_numpy(graph.edge_weight).double())
     out = layer(*inputs)
