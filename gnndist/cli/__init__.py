@@ -15,6 +15,7 @@ VERBS = {
     "train": "Train a model from a store on any number of ranks.",
     "evaluate": "Recompute a run's metrics from its saved model.",
     "predict": "Write a run's predictions in the original order.",
+    "report": "Write an HTML page about one run or several.",
 }
 
 

@@ -1,0 +1,242 @@
+"""A run as it lies on disk, finished or not, read without its store or its model.
+
+Files are read as they are and not as this version would write them, so that runs of other
+versions, runs that failed and runs that still go on can be looked at.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gnndist.errors import RunError
+from gnndist.graph import SPLITS
+from gnndist.tasks import TASKS
+from gnndist.training.rundir import CONFIG, METRICS, PROFILE, RANKS, RESULT
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What one run was told and what it measured."""
+
+    path: Path
+    name: str
+    """what it is called among the runs it is shown with"""
+    config: dict[str, Any]
+    """its options"""
+    about: dict[str, Any]
+    """store, versions, host, command"""
+    started: datetime
+    lines: list[Line]
+    """an epoch each, ascending"""
+    result: dict[str, Any] | None
+    """None where the run has not finished"""
+    ranks: list[dict[str, Any]]
+    """by rank, where the run has got so far"""
+    profile: list[list[dict[str, Any]]]
+    """by rank, the parts of each profiled epoch, where there are any"""
+
+    @property
+    def finished(self) -> bool:
+        return self.result is not None
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that are done."""
+        return int(self.lines[-1]["epoch"]) if self.lines else 0
+
+    @property
+    def state(self) -> str:
+        """In words: finished or how far it has come."""
+        if self.finished:
+            return "finished"
+        planned = self.config.get("epochs", "?")
+        return f"unfinished: epoch {self.epochs} of {planned}"
+
+    @property
+    def num_ranks(self) -> int:
+        return int((self.result or self.about).get("ranks", len(self.ranks)))
+
+    # --- figures --------------------------------------------------------------------------------
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The metrics that were evaluated, the one that selects the best epoch first."""
+        keys = (key for line in self.lines for key in line)
+        found = [key.partition("_")[2] for key in dict.fromkeys(keys) if key.startswith("valid_")]
+        selecting = {kind.metric for kind in TASKS.values()}
+        return sorted(found, key=lambda name: name not in selecting)
+
+    @property
+    def metric(self) -> str | None:
+        return self.metrics[0] if self.metrics else None
+
+    @cached_property
+    def best(self) -> Line:
+        """The evaluated epoch with the best validation figure; empty if none was evaluated."""
+        if self.result is not None:
+            return {**self.result, "epoch": self.result["best_epoch"]}
+        key = f"valid_{self.metric}"
+        evaluated = [line for line in self.lines if key in line]
+        known = [line for line in evaluated if not math.isnan(line[key])]
+        if not known:
+            return evaluated[-1] if evaluated else {}
+        smaller = any(k.metric == self.metric and not k.higher_is_better for k in TASKS.values())
+        return (min if smaller else max)(known, key=lambda line: line[key])
+
+    def figure(self, split: str) -> float | None:
+        """The main metric of a split at the best epoch."""
+        value = self.best.get(f"{split}_{self.metric}")
+        return None if value is None else float(value)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The main metric at the best epoch, by split."""
+        found = {split: self.figure(split) for split in SPLITS}
+        return {split: value for split, value in found.items() if value is not None}
+
+    @property
+    def loss(self) -> float | None:
+        """The last epoch's."""
+        return self.lines[-1]["loss"] if self.lines else None
+
+    @property
+    def epoch_s(self) -> float | None:
+        """Mean seconds an epoch, the first left out where there are more."""
+        if self.result is not None:
+            return float(self.result["mean_epoch_s"])
+        steady = [line["epoch_s"] for line in self.lines[1:] or self.lines]
+        return sum(steady) / len(steady) if steady else None
+
+    @property
+    def bytes_per_epoch(self) -> int | None:
+        """Sent by all ranks in the last epoch."""
+        return self.lines[-1].get("bytes_sent") if self.lines else None
+
+    @property
+    def halo(self) -> int | None:
+        return None if self.result is None else self.result.get("halo")
+
+    @property
+    def vertices(self) -> int | None:
+        return None if self.result is None else self.result.get("vertices")
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Bytes, of the rank that took most."""
+        return max((rank["peak_memory_bytes"] for rank in self.ranks), default=None)
+
+
+def read_run(path: Path | str, name: str | None = None) -> RunRecord:
+    """The run in a directory.
+
+    Raises
+    ------
+    RunError
+        if it is not a run, or a file of it is not what a run's file is.
+    """
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        raise RunError(f"{path} is not a run: it has no {CONFIG}")
+    about = _json(path / CONFIG)
+    try:
+        config = about.pop("config")
+    except KeyError:
+        raise RunError(f"{path / CONFIG} is not a run's: it has no 'config'") from None
+    return RunRecord(
+        path=path,
+        name=name or path.resolve().name,
+        config=config,
+        about=about,
+        started=datetime.fromtimestamp((path / CONFIG).stat().st_mtime),
+        lines=list(_lines(path / METRICS)),
+        result=_json(path / RESULT) if (path / RESULT).is_file() else None,
+        ranks=_json(path / RANKS)["ranks"] if (path / RANKS).is_file() else [],
+        profile=_json(path / PROFILE)["ranks"] if (path / PROFILE).is_file() else [],
+    )
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunRecord]:
+    """Several runs, each under the end of its path that tells it from the others.
+
+    A run of several seeds stands for one run a seed.
+    """
+    every = list(dict.fromkeys(inner for path in paths for inner in _seeds(path)))
+    return [read_run(path, name) for path, name in zip(every, _short_names(every), strict=True)]
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """The runs in a folder and its subfolders, or the folder itself if it is a run.
+
+    Raises
+    ------
+    RunError
+        if there is no such folder.
+    """
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a directory: allowed is one that holds runs")
+    return list(_walk(folder))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    if _is_run(folder):
+        yield folder
+        return
+    for inner in sorted(folder.iterdir()):
+        if inner.is_dir() and not inner.is_symlink() and not inner.name.startswith("."):
+            yield from _walk(inner)
+
+
+def _is_run(folder: Path) -> bool:
+    """Other programs have a config.json too."""
+    try:
+        written = json.loads((folder / CONFIG).read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(written, dict) and {"config", "fingerprint"} <= written.keys()
+
+
+def _seeds(path: Path) -> list[Path]:
+    inner = sorted(path.glob(f"seed-*/{CONFIG}"), key=lambda p: (len(p.parent.name), p))
+    return [found.parent for found in inner] or [path]
+
+
+def _short_names(paths: Sequence[Path]) -> list[str]:
+    """The fewest last parts of each path that differ from all others'."""
+    parts = [path.resolve().parts for path in paths]
+    names = []
+    for mine in parts:
+        for count in range(1, len(mine) + 1):
+            if sum(other[-count:] == mine[-count:] for other in parts) == 1:
+                break
+        names.append("/".join(mine[-count:]))
+    return names
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is not readable JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} holds {type(content).__name__}: allowed is a JSON object")
+    return content
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """The epochs; a line that a killed process cut short is left out."""
+    if not path.is_file():
+        return
+    for line in path.read_text().splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and "epoch" in found:
+            yield found
