@@ -18,6 +18,7 @@ from gnndist.training.loop import make_model
 from gnndist.training.rundir import METRICS, RunDir
 from gnndist.training.shard import check_ranks
 from gnndist.training.state import check_fits, check_same_config
+from gnndist.training.tensorboard import check_tensorboard
 
 Say = Callable[[str], None]
 
@@ -148,6 +149,8 @@ def check(store: Store, config: TrainConfig, ranks: int) -> None:
     """
     check_ranks(store, ranks)
     pick_device(config.device)
+    if config.tensorboard:
+        check_tensorboard()
     if store.manifest.split_sizes.get("valid", 0) == 0:
         if config.patience:
             raise ConfigError(f"patience = {config.patience}: {store.path} has no validation split")
@@ -174,10 +177,13 @@ def _run(
     )
     try:
         with run.locked():
+            run.forget_end()
             job.run()
     except JobStopped as error:
+        run.note_end("stopped", str(error))
         raise JobStopped(f"{error}{_how_to_go_on(run)}", error.code) from None
     except JobFailed as error:
+        run.note_end("failed", str(error))
         if error.code == USER_MISTAKE:
             raise
         raise JobFailed(f"{error}{_how_to_go_on(run)}", error.code) from None

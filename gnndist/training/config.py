@@ -68,6 +68,7 @@ class TrainConfig:
     profile: bool = option(
         False, "show where a few epochs' time goes; write a trace a rank", may_change=True
     )
+    tensorboard: bool = option(False, "write the figures for TensorBoard too", may_change=True)
 
     def __post_init__(self) -> None:
         check(self)

@@ -23,6 +23,7 @@ from gnndist.training.rundir import RunDir
 from gnndist.training.shard import load_shard
 from gnndist.training.state import check_fits, restore, share
 from gnndist.training.tally import rank_figures
+from gnndist.training.tensorboard import TensorBoard
 
 Line = dict[str, Any]
 
@@ -71,6 +72,9 @@ def train_rank(
         _continue(trainer, store, run, warn)
     keeper = Keeper(run, store.fingerprint) if comm.rank == 0 else None
     lines: list[Line] = list(run.metrics()) if comm.rank == 0 else []
+    board = None
+    if config.tensorboard and comm.rank == 0:
+        board = TensorBoard(run.tensorboard, after=trainer.epoch)
     warm_up = {1, trainer.epoch + 1}
 
     def record(line: Line) -> None:
@@ -78,6 +82,8 @@ def train_rank(
         if keeper is not None:
             with keeper.guarding(trainer, "the figures"):
                 run.append_metrics(line)
+                if board is not None:
+                    board(line)
         on_epoch(line)
 
     best = trainer.run(record, keeper=keeper, stop=stop)
@@ -88,6 +94,8 @@ def train_rank(
     if keeper is not None:
         keeper.save(trainer)
         with keeper.guarding(trainer, "the results"):
+            if board is not None:
+                board.close()
             if profiled is not None:
                 run.write_profile(profiled)
             run.write_ranks(ranks)

@@ -11,6 +11,9 @@ profile.json         with --profile: by rank, the parts of each profiled epoch i
                      (`breakdown.EpochParts`)
 trace/rank-N.json    with --profile: what rank N did in those epochs, as a Chrome trace
 checkpoints/         training's state (`checkpoint.Checkpoints`)
+tensorboard/         with --tensorboard: the figures as TensorBoard reads them
+ended.json           why the last job on it ended before it was finished: failed or stopped, the
+                     message, when
 logs/rank-N.log      what rank N wrote to standard error, its traceback if it failed
 
 A run of several seeds holds config.json, result.json (mean and standard deviation) and a run
@@ -24,8 +27,9 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +49,7 @@ from gnndist.training.disk import plain, write_file
 CONFIG, METRICS, MODEL, RESULT = "config.json", "metrics.jsonl", "model.safetensors", "result.json"
 RANKS, PROFILE, TRACE = "ranks.json", "profile.json", "trace"
 TOML, CHECKPOINTS, LOGS = "config.toml", "checkpoints", "logs"
+TENSORBOARD, ENDED = "tensorboard", "ended.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,11 @@ class RunDir:
     def trace(self) -> Path:
         """The folder of the ranks' traces."""
         return self.path / TRACE
+
+    @property
+    def tensorboard(self) -> Path:
+        """The folder of TensorBoard's event files."""
+        return self.path / TENSORBOARD
 
     @property
     def checkpoints(self) -> Path:
@@ -170,6 +180,17 @@ class RunDir:
     def write_profile(self, ranks: Sequence[Sequence[EpochParts]]) -> None:
         """The profiled epochs of every rank, by rank."""
         self._write_json(PROFILE, {"ranks": [[e.to_dict() for e in epochs] for epochs in ranks]})
+
+    def note_end(self, state: str, message: str) -> None:
+        """Keep why a job ended early, if the disk can still take it."""
+        with suppress(OSError, RunError):
+            at = datetime.now().isoformat(timespec="seconds")
+            self._write_json(ENDED, {"state": state, "message": message, "at": at})
+
+    def forget_end(self) -> None:
+        """A job goes on where one ended early."""
+        with suppress(OSError):
+            (self.path / ENDED).unlink(missing_ok=True)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         write_file(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
