@@ -5,7 +5,7 @@ graph they are the same vertices. Where only some outputs are needed (the loss l
 vertices only), `layered` gives one view a layer, each computing just what the next one reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,7 +84,7 @@ class RankGraph:
     _neighbourhoods: dict[tuple[bool, bool, torch.dtype], Neighbourhood] = field(
         default_factory=dict
     )
-    _propagated: dict[tuple[Aggregation, int], Tensor] = field(default_factory=dict)
+    _once: dict[Hashable, Tensor] = field(default_factory=dict)
 
     @classmethod
     def create(
@@ -261,13 +261,21 @@ class RankGraph:
         return h
 
     def _kept(self, h: Tensor, aggregation: Aggregation, steps: int) -> Tensor:
-        key = (aggregation, steps)
-        if key not in self._propagated:
+        def propagated() -> Tensor:
+            out = h
             for step in range(steps):
                 operators = self.at(step).operators(aggregation, h.dtype)
-                h = Aggregate.apply(h, operators, self.buffers)  # type: ignore[no-untyped-call]
-            self._propagated[key] = h
-        return self._propagated[key]
+                out = Aggregate.apply(out, operators, self.buffers)  # type: ignore[no-untyped-call]
+            return out
+
+        return self.once((aggregation, steps), propagated)
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` computes from the constant input alone, computed once and kept by `key`."""
+        if key not in self._once:
+            with torch.no_grad():
+                self._once[key] = make()
+        return self._once[key]
 
     def is_constant(self, h: Tensor) -> bool:
         """Whether h is the input features, whose aggregation is computed once and kept."""

@@ -5,12 +5,13 @@ the LeakyReLU first and is then able to rank neighbours differently for each ver
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gnndist.neighbours import Neighbours
+from gnndist.neighbours import Neighbourhood, Neighbours
 from gnndist.nn.arguments import at_least, finite, probability
 from gnndist.nn.attention import EdgeDropout, Side, attend, combine
 from gnndist.rankgraph import RankGraph
@@ -64,14 +65,28 @@ class _Attention(nn.Module, ABC):
         if self.training and self.dropout > 0:
             dropout = EdgeDropout(self.dropout, graph.clock.next_key())
         sources = self.sources(h)
-        halo = None if around.alone else around.exchange(sources)
+        arrive = self._exchange(graph, around, h, sources)
         targets = self.targets(graph, h, sources)
         sides = [self._side(sources, targets, around.owned, dropout)]
-        if halo is not None:
-            sides.append(self._side(halo.wait(), targets, around.halo, dropout))
+        if arrive is not None:
+            sides.append(self._side(arrive(), targets, around.halo, dropout))
         out = combine(sides)
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         return out if self.bias is None else out + self.bias
+
+    def _exchange(
+        self, graph: RankGraph, around: Neighbourhood, h: Tensor, sources: Tensor
+    ) -> Callable[[], Tensor] | None:
+        """Start to exchange `sources`; what to call for those of the halo.
+
+        The constant input itself is exchanged once instead, where it is not the wider of the two.
+        """
+        if around.alone:
+            return None
+        if graph.is_constant(h) and self.in_channels <= self.heads * self.out_channels:
+            features = graph.once("halo", lambda: around.exchange(h).wait())
+            return lambda: self.sources(features)
+        return around.exchange(sources).wait
 
     def _side(
         self, sources: Tensor, targets: Tensor, edges: Neighbours, dropout: EdgeDropout | None

@@ -17,8 +17,15 @@ from gnndist.rankgraph import RankGraph
 def max_of_neighbours(graph: RankGraph, h: Tensor) -> Tensor:
     """max_{j → i} h_j for every output row i, 0 without in-neighbours: [n_in, F] → [n_out, F].
 
-    Halo rows travel as they are, while the maximum over owned neighbours is found.
+    Halo rows travel as they are, while the maximum over owned neighbours is found. That of the
+    constant input is found once.
     """
+    if graph.is_constant(h):
+        return graph.once("max of neighbours", lambda: _max_of_neighbours(graph, h))
+    return _max_of_neighbours(graph, h)
+
+
+def _max_of_neighbours(graph: RankGraph, h: Tensor) -> Tensor:
     around = graph.neighbourhood(h.dtype)
     if around.alone:
         peak, _ = _Peak.apply(h, around.owned)  # type: ignore[no-untyped-call]
