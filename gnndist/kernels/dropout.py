@@ -13,21 +13,12 @@ import torch
 from numba import types
 from torch import Tensor
 
+from gnndist.kernels.arithmetic import add, clip, drop, scale_by, where_positive
 from gnndist.kernels.compiling import Kernel
 from gnndist.kernels.dense import FLOATS, check_output, flat
 from gnndist.kernels.hashing import global_ids, hash_id, hash_mask, threshold
 from gnndist.kernels.threads import chunk_count, even_chunks, run_chunks
-from gnndist.kernels.vector import (
-    add,
-    clip,
-    drop,
-    load,
-    load_first,
-    scale_by,
-    store,
-    store_first,
-    where_positive,
-)
+from gnndist.kernels.vector import load, load_first, store, store_first
 from gnndist.ranges import ELEMENTWISE, ranged
 
 SUM_ROWS = 1024

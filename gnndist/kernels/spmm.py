@@ -14,16 +14,15 @@ from numba import types
 from numba.extending import overload
 from torch import Tensor
 
+from gnndist.kernels.arithmetic import add, multiply_add
 from gnndist.kernels.compiling import Kernel
 from gnndist.kernels.csr import CSR
 from gnndist.kernels.dense import FLOATS, check_output, flat
 from gnndist.kernels.threads import run_chunks
 from gnndist.kernels.vector import (
-    add,
     item,
     load,
     load_first,
-    multiply_add,
     prefetch,
     store,
     store_first,
