@@ -203,7 +203,8 @@ def _check_ids(edges: Array, num_vertices: int) -> None:
 
 
 def _checked_weight(edge_weight: Array, count: int) -> NDArray[np.float32]:
-    weight = np.asarray(edge_weight, dtype=np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
+        weight = np.asarray(edge_weight, dtype=np.float32)
     if weight.shape != (count,):
         raise DataError(f"edge_weight has shape {weight.shape}: allowed is ({count},)")
     if not np.isfinite(weight).all():

@@ -182,6 +182,17 @@ def test_edge_features_must_be_one_row_an_edge(rows, tmp_path, monkeypatch):
         load("ogbn-proteins", root=tmp_path)
 
 
+def test_counts_of_types_must_have_their_names(tmp_path):
+    tiny = ogb_layout.write_ogb("ogbn-mag", tmp_path)
+    path = tiny.folder / "raw" / "num-node-dict.csv.gz"
+    rewritten(path, "author,author,paper\n7,60\n")
+    with pytest.raises(DataError, match="3 names, but 2 numbers"):
+        load("ogbn-mag", root=tmp_path)
+    rewritten(path, "author,articles\n7,60\n")
+    with pytest.raises(DataError, match="names no 'paper' but author, articles"):
+        load("ogbn-mag", root=tmp_path)
+
+
 def test_another_release_is_refused(tmp_path):
     tiny = ogb_layout.write_ogb("ogbn-mag", tmp_path)
     shutil.move(tiny.folder / "RELEASE_v2.txt", tiny.folder / "RELEASE_v1.txt")

@@ -195,6 +195,15 @@ def test_malformed_labels(labels, said, tmp_path):
         load(path, labels=written(tmp_path, "y.csv", labels))
 
 
+def test_skew_symmetric_and_empty_matrices(tmp_path):
+    head = "%%MatrixMarket matrix coordinate integer skew-symmetric\n% c\n\n"
+    graph = load(written(tmp_path, "m.mtx", head + "3 3 1\n3 1 5\n"), symmetrize=False)
+    assert edges(graph) == {(2, 0), (0, 2)}
+    assert graph.edge_weight.tolist() == [5, -5]
+    graph = load(written(tmp_path, "m.mtx", head + "3 3 0\n"))
+    assert (graph.num_vertices, graph.num_edges) == (3, 0)
+
+
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("field", ["pattern", "integer", "real"])
 @pytest.mark.parametrize("name", ["m.mtx", "m.mtx.gz"])
@@ -225,22 +234,26 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not a Matrix Market file"),
-        ("1 2 3\n", "not a Matrix Market file"),
-        (HEAD, "not a Matrix Market file"),
-        (HEAD + "3 3 1\n", "not a Matrix Market file"),
-        (HEAD + "3 3 1\n1 4 1\n", "not a Matrix Market file"),
-        (HEAD + "3 3 1\n0 1 1\n", "not a Matrix Market file"),
-        (HEAD + "3 3 1\n-1 1 1\n", "not a Matrix Market file"),
-        (HEAD + "3 3 1\n1 1 x\n", "not a Matrix Market file"),
+        ("", "line 1: not a Matrix Market file"),
+        ("1 2 3\n", "line 1: not a Matrix Market file: it begins with '1 2 3'"),
+        (HEAD, "line 2: '': allowed are rows, columns and entries"),
+        (HEAD + "% c\n3 3\n", "line 3: '3 3': allowed are rows"),
+        (HEAD + "3 3 1\n", "empty|not a sound table"),
+        (HEAD + "3 3 1\n1 4 1\n", "row 1: the entry is at 1, 4: allowed are 1 to 3"),
+        (HEAD + "3 3 1\n0 1 1\n", "row 1: the entry is at 0, 1"),
+        (HEAD + "3 3 1\n-1 1 1\n", "row 1: the entry is at -1, 1"),
+        (HEAD + "3 3 2\n1 1 1\n2 1 x\n", "row 2: field 3 is 'x': allowed is a number"),
+        (HEAD + "3 3 2\n1 1 1\n2 1.5 1\n", "row 2: field 2 is '1.5': allowed is a whole number"),
+        (HEAD + "3 3 2\n1 1 1\n2 1\n", "edge 1 has weight nan"),
+        (HEAD + "3 3 1\n1 1\n", "row 1: 2 fields: allowed are 3"),
         (HEAD + "3 3 1\n1 1 nan\n", "edge 0 has weight nan"),
-        (HEAD + "3 3 2\n1 1 1\n", "not a Matrix Market file"),
+        (HEAD + "3 3 2\n1 1 1\n", "1 entries, but its header says 2"),
+        (HEAD + "3 3 1\n1 1 1\n2 2 2\n", "2 entries, but its header says 1"),
         (HEAD + "3 4 1\n1 1 1\n", "a matrix of 3 × 4: allowed are square"),
-        (HEAD + "3 3 99999999999999\n1 1 1\n", "would take .* bytes"),
         (HEAD + "99999999999999 99999999999999 1\n1 1 1\n", "would take .* bytes"),
-        (HEAD + "3 3 99999999999999999999999\n1 1 1\n", "not a Matrix Market file"),
-        (HEAD.replace("real", "complex") + "3 3 1\n1 1 1 1\n", "a complex matrix in coordinate"),
-        ("%%MatrixMarket matrix array real general\n1 1\n1\n", "a real matrix in array format"),
+        (HEAD + "3 3 99999999999999999999999\n1 1 1\n", "line 2: '3 3 9999"),
+        (HEAD.replace("real", "complex") + "3 3 1\n1 1 1 1\n", "a complex general matrix in coord"),
+        ("%%MatrixMarket matrix array real general\n1 1\n1\n", "in array format"),
     ],
 )
 def test_malformed_matrix(text, said, tmp_path):

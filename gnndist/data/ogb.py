@@ -187,6 +187,8 @@ def _vertex_count(raw: Path, vertex: str) -> int:
         if vertex not in header.first:
             raise DataError(f"{path}: names no {vertex!r} but {', '.join(header.first)}")
         table = probe(path, header=True, separator=",")
+        if table.columns != len(header.first):
+            raise DataError(f"{path}: {len(header.first)} names, but {table.columns} numbers")
         column = header.first.index(vertex)
         counts = np.concatenate([b[:, column] for _, b in read_numbers(table, "int64")])
     if len(counts) != 1 or counts[0] < 1:

@@ -157,7 +157,7 @@ def chunks(table: Table, dtypes: Mapping[int, str]) -> Iterator[tuple[int, Any]]
                     encoding="utf-8-sig",
                     index_col=False if table.columns > 1 else None,
                 )
-                for frame in reader:
+                while (frame := _next(reader)) is not None:
                     if frame.shape[1] != len(dtypes):
                         raise table.error(
                             read + 1, f"{frame.shape[1]} fields: allowed are {len(dtypes)}"
@@ -168,6 +168,12 @@ def chunks(table: Table, dtypes: Mapping[int, str]) -> Iterator[tuple[int, Any]]
             raise
         except (ValueError, OverflowError, TypeError) as error:
             raise _culprit(table, dtypes, str(error)) from error
+
+
+def _next(reader: Any) -> Any:
+    """The next data frame, or None; pandas warns of the casts that it then reports."""
+    with np.errstate(invalid="ignore"):
+        return next(reader, None)
 
 
 def _culprit(table: Table, dtypes: Mapping[int, str], said: str) -> DataError:
