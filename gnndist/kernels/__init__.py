@@ -12,6 +12,7 @@ from gnndist.kernels.dropout import (
     hash_dropout,
 )
 from gnndist.kernels.hashing import dropout_key, edge_hash_mask, hash_mask
+from gnndist.kernels.segment import segment_max, segment_max_backward
 from gnndist.kernels.spmm import spmm
 
 __all__ = [
@@ -23,5 +24,7 @@ __all__ = [
     "edge_hash_mask",
     "hash_dropout",
     "hash_mask",
+    "segment_max",
+    "segment_max_backward",
     "spmm",
 ]

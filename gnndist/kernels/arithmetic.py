@@ -133,6 +133,12 @@ def where_positive(builder: Any, condition: Any, value: Any) -> Any:
 
 
 @ternary
+def where_positive_or(builder: Any, condition: Any, value: Any, other: Any) -> Any:
+    """value where condition > 0, else other."""
+    return builder.select(builder.fcmp_ordered(">", condition, _zero(value)), value, other)
+
+
+@ternary
 def where_equal(builder: Any, left: Any, right: Any, value: Any) -> Any:
     """value where left == right, else 0."""
     return builder.select(builder.fcmp_ordered("==", left, right), value, _zero(value))

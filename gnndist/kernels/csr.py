@@ -116,6 +116,15 @@ class CSR:
         transposed: tuple[CSR, Tensor] = self._cache["transpose"]
         return transposed
 
+    def row_ids(self) -> Tensor:
+        """int64 [nnz]: the row of each entry; made once and kept."""
+        if "row_ids" not in self._cache:
+            rows = torch.arange(self.num_rows, device=self.device)
+            degrees = self.indptr.diff()
+            self._cache["row_ids"] = rows.repeat_interleave(degrees, output_size=self.nnz)
+        row_ids: Tensor = self._cache["row_ids"]
+        return row_ids
+
     def arrays(self) -> tuple[Any, Any, Any]:
         """indptr, int32 indices and values (or None) as numpy arrays for the kernels."""
         if "arrays" not in self._cache:
@@ -183,14 +192,10 @@ def _transpose(matrix: CSR) -> tuple[CSR, Tensor]:
 
 def _transpose_by_sorting(matrix: CSR) -> tuple[CSR, Tensor]:
     order = torch.argsort(matrix.indices, stable=True)
-    degrees = matrix.indptr.diff()
-    rows = torch.repeat_interleave(
-        torch.arange(matrix.num_rows, device=matrix.device), degrees, output_size=matrix.nnz
-    )
     counts = torch.bincount(matrix.indices, minlength=matrix.num_cols)
     transposed = CSR(
         indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
-        indices=rows[order].to(matrix.indices.dtype),
+        indices=matrix.row_ids()[order].to(matrix.indices.dtype),
         values=None if matrix.values is None else matrix.values[order],
         num_cols=matrix.num_rows,
     )

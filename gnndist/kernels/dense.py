@@ -25,7 +25,7 @@ def flat(matrix: Tensor) -> tuple[Any, int]:
     if not row_major(matrix):
         matrix = matrix.contiguous()
     stride = matrix.stride(0) if rows > 1 else width
-    length = (rows - 1) * stride + width if rows else 0
+    length = (rows - 1) * stride + width if matrix.numel() else 0
     return matrix.detach().as_strided((length,), (1,)).numpy(), stride
 
 
@@ -38,3 +38,11 @@ def check_output(out: Tensor, shape: tuple[int, int], like: Tensor) -> None:
         )
     if not row_major(out):
         raise ValueError(f"out has strides {out.stride()}; row-major memory is needed")
+
+
+def check_matrix(matrix: Tensor, rows: int, name: str) -> None:
+    """Raise ValueError unless this is a floating-point matrix of so many rows."""
+    if matrix.dim() != 2 or matrix.shape[0] != rows or not matrix.dtype.is_floating_point:
+        raise ValueError(
+            f"{name} is {matrix.dtype} {tuple(matrix.shape)}; floating-point [{rows}, F] is needed"
+        )

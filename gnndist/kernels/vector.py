@@ -29,7 +29,7 @@ def primitive(function: Callable[..., Any]) -> Any:
     return intrinsic(prefer_literal=True)(function)
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """`lanes` numbers of one float type."""
 
     def __init__(self, scalar: Any, lanes: int) -> None:
