@@ -16,6 +16,7 @@ VERBS = {
     "evaluate": "Recompute a run's metrics from its saved model.",
     "predict": "Write a run's predictions in the original order.",
     "report": "Write an HTML page about one run or several.",
+    "runs": "List the runs in a folder with their figures.",
 }
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gnndist.errors import RunError
-from gnndist.graph import SPLITS
 from gnndist.tasks import TASKS
-from gnndist.training.rundir import CONFIG, METRICS, PROFILE, RANKS, RESULT
+from gnndist.training.rundir import CONFIG, ENDED, METRICS, PROFILE, RANKS, RESULT, RunDir
 
 Line = dict[str, Any]
 
@@ -41,23 +40,42 @@ class RunRecord:
     """by rank, where the run has got so far"""
     profile: list[list[dict[str, Any]]]
     """by rank, the parts of each profiled epoch, where there are any"""
+    ended: dict[str, str] | None = None
+    """why its last job ended early: `state` (failed or stopped), `message`, `at`"""
+    running: bool = False
+    """whether a job trains it now"""
 
     @property
     def finished(self) -> bool:
-        return self.result is not None
+        return self.state == "finished"
+
+    @property
+    def state(self) -> str:
+        """finished, running, failed, stopped (by a signal) or unfinished (nothing says why)."""
+        if self.running:
+            return "running"
+        if self.ended is not None:
+            return self.ended["state"]
+        return "unfinished" if self.result is None else "finished"
+
+    @property
+    def progress(self) -> str:
+        """How far it has come."""
+        if self.seeds:
+            done = sum((path / RESULT).is_file() for path in _seeds(self.path))
+            return f"{done} of {len(self.seeds)} seeds"
+        planned = self.config.get("epochs", "?")
+        return f"epoch {self.epochs} of {planned}"
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of a run of several."""
+        return list(self.about.get("seeds", ()))
 
     @property
     def epochs(self) -> int:
         """Epochs that are done."""
         return int(self.lines[-1]["epoch"]) if self.lines else 0
-
-    @property
-    def state(self) -> str:
-        """In words: finished or how far it has come."""
-        if self.finished:
-            return "finished"
-        planned = self.config.get("epochs", "?")
-        return f"unfinished: epoch {self.epochs} of {planned}"
 
     @property
     def num_ranks(self) -> int:
@@ -68,8 +86,9 @@ class RunRecord:
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics that were evaluated, the one that selects the best epoch first."""
-        keys = (key for line in self.lines for key in line)
-        found = [key.partition("_")[2] for key in dict.fromkeys(keys) if key.startswith("valid_")]
+        lines = [*self.lines, (self.result or {}).get("mean", {})]
+        keys = dict.fromkeys(key for line in lines for key in line)
+        found = [key.partition("_")[2] for key in keys if key.startswith("valid_")]
         selecting = {kind.metric for kind in TASKS.values()}
         return sorted(found, key=lambda name: name not in selecting)
 
@@ -79,7 +98,12 @@ class RunRecord:
 
     @cached_property
     def best(self) -> Line:
-        """The evaluated epoch with the best validation figure; empty if none was evaluated."""
+        """The evaluated epoch with the best validation figure; empty if none was evaluated.
+
+        Of several seeds, the mean of theirs.
+        """
+        if self.result is not None and self.seeds:
+            return dict(self.result["mean"])
         if self.result is not None:
             return {**self.result, "epoch": self.result["best_epoch"]}
         key = f"valid_{self.metric}"
@@ -95,11 +119,10 @@ class RunRecord:
         value = self.best.get(f"{split}_{self.metric}")
         return None if value is None else float(value)
 
-    @property
-    def figures(self) -> dict[str, float]:
-        """The main metric at the best epoch, by split."""
-        found = {split: self.figure(split) for split in SPLITS}
-        return {split: value for split, value in found.items() if value is not None}
+    def spread(self, split: str) -> float | None:
+        """The standard deviation of that over a run's seeds."""
+        value = (self.result or {}).get("std", {}).get(f"{split}_{self.metric}")
+        return None if value is None else float(value)
 
     @property
     def loss(self) -> float | None:
@@ -156,9 +179,11 @@ def read_run(path: Path | str, name: str | None = None) -> RunRecord:
         about=about,
         started=datetime.fromtimestamp((path / CONFIG).stat().st_mtime),
         lines=list(_lines(path / METRICS)),
-        result=_json(path / RESULT) if (path / RESULT).is_file() else None,
-        ranks=_json(path / RANKS)["ranks"] if (path / RANKS).is_file() else [],
-        profile=_json(path / PROFILE)["ranks"] if (path / PROFILE).is_file() else [],
+        result=_json_if_there(path / RESULT),
+        ranks=(_json_if_there(path / RANKS) or {"ranks": []})["ranks"],
+        profile=(_json_if_there(path / PROFILE) or {"ranks": []})["ranks"],
+        ended=_json_if_there(path / ENDED),
+        running=_is_trained_now(path),
     )
 
 
@@ -227,6 +252,19 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RunError(f"{path} holds {type(content).__name__}: allowed is a JSON object")
     return content
+
+
+def _json_if_there(path: Path) -> dict[str, Any] | None:
+    return _json(path) if path.is_file() else None
+
+
+def _is_trained_now(path: Path) -> bool:
+    """Whether a job on this machine holds the directory."""
+    try:
+        with RunDir(path=path).locked():
+            return False
+    except RunError:
+        return True
 
 
 def _lines(path: Path) -> Iterator[Line]:
