@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gnndist.errors import ConfigError
+from gnndist.savings import Savings
 from gnndist.training.options import check, option
 
 
@@ -17,14 +18,32 @@ class TrainConfig:
         for a value of another type or outside what its option allows.
     """
 
-    model: str = option("gcn", "gcn, or your own module as package.module:Class")
+    model: str = option(
+        "gcn", "gcn, sage, gin, gat, gatv2, sgc, appnp, or your own as package.module:Class"
+    )
     layers: int = option(2, "number of convolutions", low=1)
     hidden: int = option(256, "width of the hidden layers", low=1)
     dropout: float = option(0.5, "dropout between layers", low=0, high=1)
     input_dropout: float = option(0.0, "dropout on the features", low=0, high=1)
+    norm: str = option("none", "after hidden layers", allowed=("none", "batch", "layer"))
+    residual: bool = option(False, "add each hidden layer's input to its output")
+    jk: str = option(
+        "none", "join all layers' outputs before a last one", allowed=("none", "cat", "max", "lstm")
+    )
+    heads: int = option(8, "attention heads of hidden layers (gat, gatv2)", low=1)
+    output_heads: int = option(1, "attention heads of the last layer (gat, gatv2)", low=1)
+    attention_dropout: float = option(0.0, "on single edges (gat, gatv2)", low=0, high=1)
+    aggr: str = option("mean", "of neighbours (sage)", allowed=("mean", "max", "sum"))
+    l2_normalize: bool = option(False, "hidden layers' outputs (sage)")
+    train_eps: bool = option(False, "learn the vertex's own weight (gin)")
+    hops: int = option(0, "propagation steps (sgc, appnp; 0: 2 for sgc, 10 for appnp)", low=0)
+    teleport: float = option(0.1, "probability of returning to the start (appnp)", low=0, high=1)
     epochs: int = option(200, "synchronous passes over the whole graph", low=1, may_change=True)
     seed: int = option(0, "seed of the initial weights and the dropout masks", low=0)
     label_smoothing: float = option(0.0, "share of the target spread evenly", low=0, high=1)
+    class_weights: str = option(
+        "none", "of the loss: none, balanced, or a number a class, separated by commas"
+    )
 
     optimizer: str = option("adam", "what steps", allowed=("adam", "adamw", "sgd"))
     lr: float = option(0.01, "learning rate", above=0)
@@ -65,6 +84,20 @@ class TrainConfig:
         may_change=True,
     )
 
+    linear_first: bool = option(
+        True, "aggregate at the narrower of a layer's two widths", may_change=True
+    )
+    propagate_once: bool = option(
+        True, "aggregate the features once, where no dropout changes them", may_change=True
+    )
+    cover: bool = option(
+        True, "send sums formed at the sender where that takes fewer messages", may_change=True
+    )
+    active_sets: bool = option(
+        True, "compute each layer only where the loss needs it", may_change=True
+    )
+    overlap: bool = option(True, "exchange beside the local work", may_change=True)
+
     profile: bool = option(
         False, "show where a few epochs' time goes; write a trace a rank", may_change=True
     )
@@ -72,6 +105,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def savings(self) -> Savings:
+        """Which exact savings are on."""
+        return Savings(**{item.name: getattr(self, item.name) for item in fields(Savings)})
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

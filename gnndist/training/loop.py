@@ -22,11 +22,28 @@ from gnndist.training.config import TrainConfig
 from gnndist.training.diverged import Diverged, find_origin
 from gnndist.training.gradients import broadcast_state, sum_gradients
 from gnndist.training.keeper import Keeper
+from gnndist.training.objective import make_objective
 from gnndist.training.optim import Schedule, clip_gradients, make_optimizer
 from gnndist.training.shard import Shard, load_shard
 from gnndist.training.tally import Tally
 
-MODEL_OPTIONS = ("hidden", "layers", "dropout", "input_dropout")
+MODEL_OPTIONS = (
+    "hidden",
+    "layers",
+    "dropout",
+    "input_dropout",
+    "norm",
+    "residual",
+    "jk",
+    "heads",
+    "output_heads",
+    "attention_dropout",
+    "aggr",
+    "l2_normalize",
+    "train_eps",
+    "hops",
+    "teleport",
+)
 
 
 class Stopped(Exception):
@@ -90,7 +107,15 @@ class Trainer:
         status = status or Status()
         status.enter("load")
         dtype = getattr(torch, config.dtype)
-        shard = load_shard(store, comm, device=device, dtype=dtype, seed=config.seed, runs=runs)
+        shard = load_shard(
+            store,
+            comm,
+            device=device,
+            dtype=dtype,
+            seed=config.seed,
+            savings=config.savings,
+            runs=runs,
+        )
         status.enter("plan")
         model = make_model(store, config).to(device=device, dtype=dtype)
         broadcast_state(model, comm)
@@ -99,7 +124,8 @@ class Trainer:
         labels[shard.split != 1] = -1 if labels.dtype == torch.int64 else float("nan")
         labels = labels[rows]
         kind = task(store.manifest.task)
-        objective = Objective(label_smoothing=config.label_smoothing)
+        classes = store.manifest.num_classes
+        objective = make_objective(config, store.manifest.task, labels, classes, comm)
         count = kind.loss_count(labels, objective)
         comm.all_reduce(count)
         optimizer = make_optimizer(model, config)
@@ -259,11 +285,13 @@ def training_view(shard: Shard, model: nn.Module) -> tuple[RankGraph, Tensor]:
     """The view that training needs and which owned vertices (local ids) it computes.
 
     The loss reads labelled vertices only. A model that says how many layers it has computes each
-    layer just where the next one reads it; one with batch norm, or of unknown depth, everywhere.
+    layer just where the next one reads it; one of unknown depth, or with a module that needs every
+    vertex (batch norm), everywhere.
     """
-    depth = getattr(model, "num_layers", None)
+    depth: int | None = getattr(model, "num_layers", None)
     everywhere = torch.arange(len(shard.split), device=shard.split.device)
-    if depth is None or getattr(model, "needs_every_vertex", False):
+    every = any(getattr(module, "needs_every_vertex", False) for module in model.modules())
+    if depth is None or every or not shard.graph.savings.active_sets:
         return shard.graph, everywhere
     rows = shard.train_rows
     view = shard.graph.layered(shard.graph.columns[rows.cpu().numpy()], depth)
