@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,21 +16,26 @@ from gnndist.graph import SPLITS
 from gnndist.report.record import RunRecord, find_runs, read_run
 from gnndist.units import duration, size
 
-WIDE = 130
+WIDE = 140
 """characters that all columns need, and that output to a file has"""
 STYLES = {"running": "cyan", "failed": "red", "stopped": "yellow", "unfinished": "yellow"}
 ORDERS: dict[str, Callable[[RunRecord], Any]] = {
     "started": lambda run: run.started,
     "name": lambda run: run.name,
-    "test": lambda run: _or_last(run.figure("test")),
-    "valid": lambda run: _or_last(run.figure("valid")),
+    "test": lambda run: _best_first(run, "test"),
+    "valid": lambda run: _best_first(run, "valid"),
     "time": lambda run: _or_last(run.epoch_s),
 }
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("runs"))
-@click.option("--sort", type=click.Choice(list(ORDERS)), default="started", help="order  [started]")
+@click.option(
+    "--sort",
+    type=click.Choice(list(ORDERS)),
+    default="started",
+    help="order; by a split: the best first  [started]",
+)
 @click.option("--reverse", is_flag=True, help="the other way round")
 @click.option("--json", "as_json", is_flag=True, help="as JSON instead of a table")
 def command(folder: Path, sort: str, reverse: bool, as_json: bool) -> None:
@@ -37,7 +43,7 @@ def command(folder: Path, sort: str, reverse: bool, as_json: bool) -> None:
 
     \b
     Example:
-      gnndist runs runs --sort test --reverse
+      gnndist runs runs --sort test
     FOLDER is searched with its subfolders; by default it is ./runs.
     """
     found = [
@@ -51,8 +57,9 @@ def command(folder: Path, sort: str, reverse: bool, as_json: bool) -> None:
     if not found:
         say(f"no runs in {folder}")
         return
-    width = console.width if console.is_terminal else WIDE
-    console.print(runs_table(found, width), width=width)
+    # A file has no width of its own, and nobody wants a table folded in one.
+    place = console if console.is_terminal else Console(width=WIDE, highlight=False)
+    place.print(runs_table(found, place.width))
     for run in found:
         if run.ended is not None and not run.finished and not run.running:
             say(f"{run.name} {run.state} at {run.ended['at']}: {run.ended['message']}")
@@ -79,10 +86,12 @@ def runs_table(runs: Sequence[RunRecord], width: int) -> Table:
             ("epochs", lambda run: _text(run.epochs or None, str)),
             ("started", lambda run: f"{run.started:%Y-%m-%d %H:%M}"),
         ]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title, _ in columns:
         words = title in ("run", "state", "model", "store", "started")
-        table.add_column(title, justify="left" if words else "right", overflow="fold")
+        table.add_column(
+            title, justify="left" if words else "right", no_wrap=title != "run", overflow="fold"
+        )
     for run in runs:
         table.add_row(*(text(run) for _, text in columns))
     return table
@@ -133,6 +142,11 @@ def _text(value: Any, words: Callable[[Any], str]) -> str:
 
 def _store(run: RunRecord) -> str:
     return Path(str(run.about.get("store", ""))).name
+
+
+def _best_first(run: RunRecord, split: str) -> tuple[bool, float]:
+    value = run.figure(split)
+    return _or_last(None if value is None else -run.better * value)
 
 
 def _or_last(value: float | None) -> tuple[bool, float]:

@@ -63,9 +63,9 @@ class RunRecord:
         """How far it has come."""
         if self.seeds:
             done = sum((path / RESULT).is_file() for path in _seeds(self.path))
-            return f"{done} of {len(self.seeds)} seeds"
+            return f"{done}/{len(self.seeds)} seeds"
         planned = self.config.get("epochs", "?")
-        return f"epoch {self.epochs} of {planned}"
+        return f"epoch {self.epochs}/{planned}"
 
     @property
     def seeds(self) -> list[int]:
@@ -96,6 +96,13 @@ class RunRecord:
     def metric(self) -> str | None:
         return self.metrics[0] if self.metrics else None
 
+    @property
+    def better(self) -> int:
+        """1 where more of the main metric is better, −1 where less is."""
+        return next(
+            (1 if k.higher_is_better else -1 for k in TASKS.values() if k.metric == self.metric), 1
+        )
+
     @cached_property
     def best(self) -> Line:
         """The evaluated epoch with the best validation figure; empty if none was evaluated.
@@ -111,8 +118,7 @@ class RunRecord:
         known = [line for line in evaluated if not math.isnan(line[key])]
         if not known:
             return evaluated[-1] if evaluated else {}
-        smaller = any(k.metric == self.metric and not k.higher_is_better for k in TASKS.values())
-        return (min if smaller else max)(known, key=lambda line: line[key])
+        return max(known, key=lambda line: self.better * line[key])
 
     def figure(self, split: str) -> float | None:
         """The main metric of a split at the best epoch."""

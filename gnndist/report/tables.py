@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from gnndist.graph import SPLITS
 from gnndist.report.record import RunRecord
-from gnndist.tasks import TASKS
 from gnndist.training.config import TrainConfig
 from gnndist.units import duration, size
 
@@ -47,13 +46,11 @@ class Figure(NamedTuple):
 
 def figures_of(runs: Sequence[RunRecord]) -> list[Figure]:
     """The figures that at least one of the runs has."""
-    metric = next((run.metric for run in runs if run.metric), None)
-    smaller = any(kind.metric == metric and not kind.higher_is_better for kind in TASKS.values())
-    better = -1 if smaller else 1
+    first = next((run for run in runs if run.metric), runs[0])
 
     def of_split(split: str) -> Figure:
-        name = (metric or "").replace("_", " ")
-        return Figure(f"{split} {name}", lambda run: run.figure(split), _metric, better)
+        name = (first.metric or "").replace("_", " ")
+        return Figure(f"{split} {name}", lambda run: run.figure(split), _metric, first.better)
 
     every = [
         *(of_split(split) for split in reversed(SPLITS)),
