@@ -13,6 +13,7 @@ from gnndist.nn.norms import BatchNorm, LayerNorm
 from gnndist.nn.propagation import APPNP, SGConv
 from gnndist.nn.sage import SAGEConv
 from gnndist.nn.sequential import Sequential
+from gnndist.nn.stack import Stack
 
 __all__ = [
     "APPNP",
@@ -27,4 +28,5 @@ __all__ = [
     "SAGEConv",
     "SGConv",
     "Sequential",
+    "Stack",
 ]
