@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gnndist.cli.partition_output import ProgressLine, say, say_graph, say_store
+from gnndist.cli.partition_output import ProgressLine, say, say_estimate, say_graph, say_store
 from gnndist.partitioning import METHODS
 
 NOT_FOR_LOAD = ("cells", "method", "assignment", "vertex_work")
@@ -58,6 +58,8 @@ def command(out: Path, overwrite: bool, seed: int, dataset: str, **options: Any)
         for_store["assignment"] = read_assignment(for_store["assignment"])
     graph = load(dataset, seed=seed, progress=say, **for_load)
     say_graph(graph)
+    if "assignment" not in for_store:
+        say_estimate(graph, options["method"], options["cells"])
     with ProgressLine() as progress:
         store = write_store(
             graph, out, seed=seed, overwrite=overwrite, progress=progress, **for_store

@@ -93,6 +93,19 @@ def say_graph(graph: "Graph") -> None:
         say(f"  split: {sizes}")
 
 
+def say_estimate(graph: "Graph", method: str | None, cells: int | None) -> None:
+    """What partitioning will take, where that is long enough to be told."""
+    from gnndist.partitioning import DEFAULT, estimate
+
+    method = method or DEFAULT
+    needed = estimate(graph, method, cells)
+    if needed.seconds > PATIENCE_S:
+        say(
+            f"partitioning by {method}: about {needed.seconds:,.0f} s "
+            f"and {needed.memory / 1e9:.1f} GB of memory"
+        )
+
+
 _TASK_COLUMNS = {"single-label": "classes", "multi-label": "labels", "regression": "targets"}
 
 

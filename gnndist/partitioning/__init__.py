@@ -5,17 +5,19 @@ consecutive cells lie close together in the graph, so that any run of them is a 
 """
 
 from gnndist.partitioning.cells import Cells, default_cells
-from gnndist.partitioning.partition import DEFAULT, METHODS, partition
-from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
+from gnndist.partitioning.partition import DEFAULT, METHODS, estimate, partition
+from gnndist.partitioning.problem import Estimate, Partitioner, Problem, Report, silent
 
 __all__ = [
     "DEFAULT",
     "METHODS",
     "Cells",
+    "Estimate",
     "Partitioner",
     "Problem",
     "Report",
     "default_cells",
+    "estimate",
     "partition",
     "silent",
 ]

@@ -5,8 +5,10 @@ when memory runs out. In a child none of that reaches the user: an interrupt kil
 end by the system's memory killer becomes a message, and its memory is given back.
 """
 
+import ctypes
 import importlib
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -96,9 +98,17 @@ def _wait(folder: Path, what: str, seconds: float, report: Report) -> None:
 
 def main(folder: Path) -> None:
     """In the child: read the call, run the library, save the answer."""
+    _die_with_parent()
     call = json.loads((folder / "call.json").read_text())
     module = importlib.import_module(call["module"])
     np.save(folder / "cell.npy", module.child_main(folder, call["cells"], call["seed"]))
+
+
+def _die_with_parent() -> None:
+    """Ask the system to end this process when the one that waits for it is gone (Linux)."""
+    if sys.platform == "linux":
+        set_death_signal = 1
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ class KaMinPar:
     def estimate(self, vertices: int, edges: int, cells: int) -> Estimate:
         compressed = edges >= COMPRESSED
         return Estimate(
-            memory=(8 if compressed else 30) * edges + 150 * vertices,
-            seconds=(3e-6 if compressed else 1.5e-6) * edges,
+            memory=(8 if compressed else 20) * edges + 150 * vertices,
+            seconds=(2e-6 if compressed else 1e-6) * edges,
         )
 
     def assign(self, problem: Problem) -> NDArray[np.int64]:

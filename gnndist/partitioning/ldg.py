@@ -43,8 +43,8 @@ class Ldg:
         small = Metis().estimate(vertices // 4, between, cells)
         passes = CLUSTERING_PASSES + REFINING_PASSES + 2
         return Estimate(
-            memory=48 * vertices + 80 * between + small.memory,
-            seconds=1.5e-8 * passes * edges + small.seconds,
+            memory=48 * vertices + 40 * between + small.memory,
+            seconds=3e-8 * passes * edges + small.seconds,
         )
 
     def assign(self, problem: Problem) -> NDArray[np.int64]:

@@ -40,7 +40,7 @@ class Metis:
     """
 
     def estimate(self, vertices: int, edges: int, cells: int) -> Estimate:
-        return Estimate(memory=64 * edges + 200 * vertices, seconds=2e-6 * edges)
+        return Estimate(memory=80 * edges + 300 * vertices, seconds=1.5e-6 * edges)
 
     def assign(self, problem: Problem) -> NDArray[np.int64]:
         pattern = Pattern(problem.graph)

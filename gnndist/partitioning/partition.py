@@ -6,8 +6,9 @@ from gnndist.partitioning.assignment import order_by_assignment
 from gnndist.partitioning.cells import Cells, default_cells, order_by_cell
 from gnndist.partitioning.kaminpar import KaMinPar
 from gnndist.partitioning.ldg import Ldg
+from gnndist.partitioning.memory import check_fits
 from gnndist.partitioning.metis import Metis
-from gnndist.partitioning.problem import Partitioner, Problem, Report, silent
+from gnndist.partitioning.problem import Estimate, Partitioner, Problem, Report, silent
 from gnndist.partitioning.simple import Natural, Random
 from gnndist.partitioning.work import VERTEX_WORK, training_vertices, vertex_weights
 
@@ -57,7 +58,8 @@ def partition(
     DataError
         the graph has no vertex.
     ConfigError
-        unknown method, a number of cells outside 1..N, or a negative seed.
+        unknown method, a number of cells outside 1..N, a negative seed; a method that needs more
+        memory than there is.
     """
     n = graph.num_vertices
     if n == 0:
@@ -72,7 +74,7 @@ def partition(
     cells = default_cells(n) if cells is None else cells
     if not 1 <= cells <= n:
         raise ConfigError(f"{cells} cells: allowed are 1 to {n}, the number of vertices")
-    partitioner = METHODS[method]()
+    check_fits(method, {name: estimate(graph, name, cells) for name in METHODS})
     problem = Problem(
         graph=graph,
         weight=vertex_weights(graph, vertex_work),
@@ -81,8 +83,15 @@ def partition(
         seed=seed,
         report=progress,
     )
-    order, offsets = order_by_cell(partitioner.assign(problem), cells)
+    order, offsets = order_by_cell(METHODS[method]().assign(problem), cells)
     return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)
+
+
+def estimate(graph: Graph, method: str = DEFAULT, cells: int | None = None) -> Estimate:
+    """What `partition` will need, roughly, beyond the graph itself."""
+    entries = graph.num_edges * (1 if graph.symmetric else 2)
+    n = graph.num_vertices
+    return METHODS[method]().estimate(n, entries, cells or default_cells(n))
 
 
 def _own_cells(
