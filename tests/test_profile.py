@@ -64,6 +64,7 @@ def train(comm: Comm, store: Path, run: Path, config: TrainConfig) -> list[dict[
     return lines
 
 
+@pytest.mark.slow
 def test_two_ranks_over_gloo(tmp_path: Path) -> None:
     write_store(awkward(), tmp_path / "store", cells=8)
     lines = run_ranks(train, 2, tmp_path / "store", tmp_path / "run", CONFIG)
