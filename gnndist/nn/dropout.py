@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from gnndist.buffers import BufferPool
 from gnndist.comm import Comm
 from gnndist.kernels import bias_relu_dropout, bias_relu_dropout_backward, hash_dropout
 from gnndist.nn.arguments import probability
@@ -26,19 +27,25 @@ class Rows(Protocol):
     def clock(self) -> Clock: ...
     @property
     def whole(self) -> bool: ...
+    @property
+    def buffers(self) -> BufferPool: ...
 
 
 class _HashDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, key: int, rows: int | Tensor) -> Tensor:
-        ctx.mask = (p, key, rows)
-        return hash_dropout(x, p, key, rows)
+    def forward(
+        ctx: Any, x: Tensor, p: float, key: int, rows: int | Tensor, buffers: BufferPool
+    ) -> Tensor:
+        ctx.mask = (p, key, rows, buffers)
+        return hash_dropout(x, p, key, rows, out=buffers.like(x))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         # The derivative is the mask itself, drawn again instead of stored.
-        return hash_dropout(grad.contiguous(), *ctx.mask), None, None, None
+        p, key, rows, buffers = ctx.mask
+        grad_x = hash_dropout(grad.contiguous(), p, key, rows, out=buffers.like(grad))
+        return grad_x, None, None, None, None
 
 
 class _BiasReluDropout(torch.autograd.Function):
@@ -46,22 +53,38 @@ class _BiasReluDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, bias: Tensor | None, p: float, key: int, rows: int | Tensor
+        ctx: Any,
+        x: Tensor,
+        bias: Tensor | None,
+        p: float,
+        key: int,
+        rows: int | Tensor,
+        buffers: BufferPool,
+        in_place: bool,
     ) -> Tensor:
-        out = bias_relu_dropout(x, bias, p, key, rows)
+        out = bias_relu_dropout(x, bias, p, key, rows, out=x if in_place else buffers.like(x))
+        if in_place:
+            ctx.mark_dirty(x)
         ctx.mask = (p, key, rows)
+        ctx.buffers = buffers
         ctx.save_for_backward(out)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
         p, key, rows = ctx.mask
         grad_x, grad_bias = bias_relu_dropout_backward(
-            grad.contiguous(), out, p, key, rows, need_bias=ctx.needs_input_grad[1]
+            grad.contiguous(),
+            out,
+            p,
+            key,
+            rows,
+            need_bias=ctx.needs_input_grad[1],
+            grad_x=ctx.buffers.like(out),
         )
-        return grad_x, grad_bias, None, None, None
+        return grad_x, grad_bias, None, None, None, None, None
 
 
 class Dropout(nn.Module):
@@ -86,15 +109,22 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return h
         out: Tensor = _HashDropout.apply(  # type: ignore[no-untyped-call]
-            h.contiguous(), self.p, rows.clock.next_key(), rows.column_ids
+            h.contiguous(), self.p, rows.clock.next_key(), rows.column_ids, rows.buffers
         )
         return out
 
-    def after_relu(self, rows: Rows, h: Tensor, bias: Tensor | None = None) -> Tensor:
-        """dropout(relu(h + bias)), in one pass over memory; `bias` is [F]."""
+    def after_relu(
+        self, rows: Rows, h: Tensor, bias: Tensor | None = None, *, in_place: bool = False
+    ) -> Tensor:
+        """dropout(relu(h + bias)), in one pass over memory; `bias` is [F].
+
+        `in_place` is for an h that nothing else reads, not even the backward pass of what made it.
+        """
         p = self.p if self.training else 0.0
         key = rows.clock.next_key() if p > 0 else 0
-        out: Tensor = _BiasReluDropout.apply(h.contiguous(), bias, p, key, rows.column_ids)  # type: ignore[no-untyped-call]
+        out: Tensor = _BiasReluDropout.apply(
+            h.contiguous(), bias, p, key, rows.column_ids, rows.buffers, in_place
+        )  # type: ignore[no-untyped-call]
         return out
 
     def extra_repr(self) -> str:

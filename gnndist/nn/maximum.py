@@ -4,13 +4,13 @@ Many neighbours may have the maximum (zeros after a ReLU). The gradient is share
 them, so it does not depend on their order nor on which of them are owned.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gnndist.neighbours import Neighbours
+from gnndist.kernels import CSR, segment_max, segment_max_backward
 from gnndist.rankgraph import RankGraph
 
 
@@ -27,58 +27,60 @@ def max_of_neighbours(graph: RankGraph, h: Tensor) -> Tensor:
 
 def _max_of_neighbours(graph: RankGraph, h: Tensor) -> Tensor:
     around = graph.neighbourhood(h.dtype)
-    if around.alone:
-        peak, _ = _Peak.apply(h, around.owned)  # type: ignore[no-untyped-call]
-    else:
-        halo = around.exchange(h)
-        owned = _Peak.apply(h, around.owned)  # type: ignore[no-untyped-call]
-        far = _Peak.apply(halo.wait(), around.halo)  # type: ignore[no-untyped-call]
-        peak = _Greater.apply(*owned, *far)  # type: ignore[no-untyped-call]
-    out: Tensor = peak.masked_fill(peak == -torch.inf, 0.0)
+    halo = None if around.alone else around.exchange(h)
+    state = State(*segment_max(around.owned.csr, h.detach()))
+    out: Tensor = _OfOwned.apply(h, around.owned.csr, state)  # type: ignore[no-untyped-call]
+    if halo is not None:
+        out = _WithHalo.apply(out, halo.wait(), around.halo.csr, state)  # type: ignore[no-untyped-call]
     return out
 
 
-class _Peak(torch.autograd.Function):
-    """The maximum over the neighbours of one side, −∞ without any, and how many have it."""
+class State(NamedTuple):
+    """The maximum over the neighbours so far; both sides' gradients need the final one."""
+
+    out: Tensor
+    """[n_out, F]"""
+    ties: Tensor
+    """[n_out, F] how many neighbours have it"""
+
+
+def alias(tensor: Tensor) -> Tensor:
+    """Another tensor with the same memory, a view of nothing: autograd's graph of the one does not
+    hold the other."""
+    other = tensor.new_empty(0)
+    return other.set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
+
+
+class _OfOwned(torch.autograd.Function):
+    """The maximum over owned neighbours, found already: the state's."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, edges: Neighbours) -> tuple[Tensor, Tensor]:
-        gathered = x[edges.column]
-        degree = edges.csr.indptr.diff()
-        peak = torch.segment_reduce(gathered, "max", lengths=degree, axis=0, unsafe=True)
-        has = gathered == peak[edges.row]
-        count = torch.zeros_like(peak).index_add_(0, edges.row, has.to(x.dtype))
-        ctx.edges = edges
-        ctx.save_for_backward(x, peak, count)
-        ctx.mark_non_differentiable(count)
-        return peak, count
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
-        x, peak, count = ctx.saved_tensors
-        row, column = ctx.edges.row, ctx.edges.column
-        share = (grad / count.clamp(min=1))[row]
-        share.masked_fill_(x[column] != peak[row], 0.0)
-        return torch.zeros_like(x).index_add_(0, column, share), None
-
-
-class _Greater(torch.autograd.Function):
-    """The greater of two sides' maxima; where they are equal, the gradient goes by their counts."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, near: Tensor, near_count: Tensor, far: Tensor, far_count: Tensor
-    ) -> Tensor:
-        peak = torch.maximum(near, far)
-        near_count = near_count * (near == peak)
-        far_count = far_count * (far == peak)
-        ctx.save_for_backward(near_count / (near_count + far_count).clamp(min=1))
-        return peak
+    def forward(ctx: Any, h: Tensor, csr: CSR, state: State) -> Tensor:
+        ctx.csr, ctx.state = csr, state
+        ctx.save_for_backward(h)
+        return alias(state.out)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, None]:
-        (share,) = ctx.saved_tensors
-        near = grad * share
-        return near, None, grad - near, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (h,) = ctx.saved_tensors
+        return segment_max_backward(ctx.csr, grad, h, *ctx.state), None, None
+
+
+class _WithHalo(torch.autograd.Function):
+    """That and the halo's. Backward, the halo's gradients come first and leave first."""
+
+    @staticmethod
+    def forward(ctx: Any, near: Tensor, halo: Tensor, csr: CSR, state: State) -> Tensor:
+        segment_max(csr, halo, state)
+        ctx.csr, ctx.state = csr, state
+        ctx.save_for_backward(halo)
+        return alias(state.out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (halo,) = ctx.saved_tensors
+        return grad, segment_max_backward(ctx.csr, grad, halo, *ctx.state), None, None

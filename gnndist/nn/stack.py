@@ -131,11 +131,13 @@ class Stack(nn.Module):
             first += count
 
     def _hidden(self, layer: int, conv: nn.Module, views: Sequence[RankGraph], h: Tensor) -> Tensor:
+        out: Tensor
         rows = views[-1].outputs
         plain = not self.norms and not self.skips
         if plain and self.activation == "relu" and isinstance(conv, GCNConv):
-            return self.dropout.after_relu(rows, conv.without_bias(views[0], h), conv.bias)
-        out: Tensor = conv(views[0], h)
+            out = conv.without_bias(views[0], h)
+            return self.dropout.after_relu(rows, out, conv.bias, in_place=True)
+        out = conv(views[0], h)
         if self.norms:
             out = self.norms[layer](rows, out)
         if self.skips:
