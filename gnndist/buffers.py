@@ -8,6 +8,7 @@ is the last. (numpy also asks for huge pages, where the system grants them on re
 
 import math
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 SMALLEST = 1 << 16
 """bytes; the allocator is good at anything smaller"""
+NUMPY: Mapping[torch.dtype, type] = {torch.float32: np.float32, torch.float64: np.float64}
 ONLY_OURS = 2
 """references to an array that is in the pool's list and an argument of getrefcount"""
 
@@ -36,9 +38,11 @@ class BufferPool:
     ) -> Tensor:
         """An uninitialised contiguous tensor, as torch.empty gives."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if torch.device(device).type != "cpu" or nbytes < SMALLEST:
+        pooled = torch.device(device).type == "cpu" and nbytes >= SMALLEST and dtype in NUMPY
+        if not pooled:
             return torch.empty(shape, dtype=dtype, device=device)
-        return torch.from_numpy(self._take(nbytes)[:nbytes]).view(dtype).view(shape)
+        # Cut to shape in numpy: for torch the tensor is then no view, and may be changed in place.
+        return torch.from_numpy(self._take(nbytes)[:nbytes].view(NUMPY[dtype]).reshape(shape))
 
     def like(self, tensor: Tensor) -> Tensor:
         """An uninitialised tensor of the same shape."""

@@ -7,6 +7,7 @@ vertices only), `layered` gives one view a layer, each computing just what the n
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -56,6 +57,8 @@ class Vertices:
     clock: Clock
     whole: bool
     """they are all the vertices that this rank owns"""
+    buffers: BufferPool
+    """where large results go"""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -118,12 +121,12 @@ class RankGraph:
         """Rows that a convolution on this view takes."""
         return len(self.columns)
 
-    @property
+    @cached_property
     def row_ids(self) -> int | Tensor:
         """Global ids of the output rows: the first of a run, or [n_out] int64."""
         return _ids(self.rows, self.device)
 
-    @property
+    @cached_property
     def column_ids(self) -> int | Tensor:
         """Global ids of the input rows: the first of a run, or [n_in] int64."""
         return _ids(self.columns, self.device)
@@ -149,7 +152,7 @@ class RankGraph:
             return h
         return h[torch.from_numpy(self._any_plan.row_at).to(self.device)]
 
-    @property
+    @cached_property
     def outputs(self) -> Vertices:
         """The output vertices, where a dropout or a norm follows the last convolution."""
         return Vertices(
@@ -158,6 +161,7 @@ class RankGraph:
             comm=self.comm,
             clock=self.clock,
             whole=self.num_rows == len(self.degrees.count),
+            buffers=self.buffers,
         )
 
     def at(self, layer: int) -> "RankGraph":
