@@ -177,11 +177,12 @@ class Supervisor:
             if rank in self._exits or not _is_suspended(worker.pid):
                 since.pop(rank, None)
             elif now - since.setdefault(rank, now) > limit:
-                self._dump(board, [rank])
-                raise _Failure(
+                failure = _Failure(
                     f"{self._name(rank)} has been suspended (SIGSTOP) for "
                     f"{now - since[rank]:.0f} s ({board.ranks[rank]}); see {_log(logs, rank)}"
                 )
+                self._dump(board, [rank])
+                raise failure
 
     def _patience(self, board: Board) -> float:
         """How long no rank may move: short where epochs are, once there have been some."""
@@ -197,11 +198,12 @@ class Supervisor:
     def _hangs(self, board: Board, logs: Path) -> NoReturn:
         rank = board.behind()
         running = [r for r in range(self.ranks) if r not in self._exits]
-        self._dump(board, running)
-        raise _Failure(
+        failure = _Failure(
             f"{self._name(rank)} hangs ({board.ranks[rank]}): no rank has moved for "
             f"{board.still_s():.0f} s; see {_log(logs, rank)}"
         )
+        self._dump(board, running)
+        raise failure
 
     def _dump(self, board: Board, ranks: Sequence[int]) -> None:
         """Have ranks write to their logs what they are doing (`failures.as_rank` listens)."""
@@ -247,6 +249,7 @@ class Supervisor:
         """Kill what still runs, and whatever it started."""
         for rank, worker in enumerate(self._workers):
             if rank not in self._exits:
+                _signal(worker.pid, signal.SIGKILL)
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker.pid, signal.SIGKILL)
         deadline = time.monotonic() + 10

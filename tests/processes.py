@@ -7,6 +7,7 @@ milliseconds.
 
 import datetime
 import multiprocessing as mp
+import os
 import pickle
 import tempfile
 import traceback
@@ -23,9 +24,11 @@ from gnndist.comm import Comm, ProcessComm, SingleComm
 TIMEOUT_S = 120
 
 
-def _context() -> Any:
+def fork_server() -> Any:
+    """Starts processes from one that has loaded everything (see `warm`): one for all tests."""
+    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parent))
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed", "numba", "scipy.sparse.csgraph"])
+    context.set_forkserver_preload(["warm"])
     return context
 
 
@@ -55,7 +58,7 @@ def _rank(fn: bytes, rank: int, world: int, store: str, pipe: Connection) -> Non
 
 def run_ranks(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
     """``work(comm, *args)`` in `world` processes; what each returned, by rank."""
-    context = _context()
+    context = fork_server()
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "rendezvous")
         job = pickle.dumps((work, args))

@@ -1,5 +1,8 @@
 """Where a number that is not finite came from."""
 
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,42 +23,87 @@ def find_origin(trainer: "Trainer", epoch: int) -> str:
     and the weights have not moved. If every module's output is finite the backward pass runs too.
     All ranks must call this. The model is of no further use.
     """
-    seen: list[tuple[int, str]] = []
-    calls = 0
-
-    def look(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            nonlocal calls
-            calls += 1
-            if not seen and not _finite(output):
-                seen.append((calls, name))
-
-        return hook
-
+    watch = _Watch()
     model = trainer.model
-    hooks = [m.register_forward_hook(look(name)) for name, m in model.named_modules() if name]
     trainer.graph.clock.start_epoch(epoch)
-    loss = trainer.local_loss()
-    for hook in hooks:
-        hook.remove()
+    with watch.over(model):
+        loss = trainer.local_loss()
+    seen = watch.first
     if not seen and not _finite(loss):
-        seen.append((calls + 1, "the loss"))
+        seen.append((watch.calls + 1, "the loss"))
     first = _first(trainer, seen)
     if first is not None:
         return f"first in the output of {first}"
-    model.zero_grad(set_to_none=True)
-    loss.backward()
-    # Gradients come about from the last layer to the first.
-    parameters = list(model.named_parameters())[::-1]
-    wrong = [
-        (order, name)
-        for order, (name, p) in enumerate(parameters)
-        if p.grad is not None and not _finite(p.grad)
-    ]
-    first = _first(trainer, wrong[:1])
+    first = _first(trainer, _first_gradient(model, loss))
     if first is not None:
         return f"first in the gradient of {first}"
     return "and it is finite when the epoch is computed again"
+
+
+def _first_gradient(model: nn.Module, loss: Tensor) -> list[tuple[int, str]]:
+    """The first of the parameters' gradients, in the order they come about, that is not finite."""
+    calls = 0
+    first: list[tuple[int, str]] = []
+
+    def looking(name: str) -> Callable[[Tensor], None]:
+        def look(parameter: Tensor) -> None:
+            nonlocal calls
+            calls += 1
+            if not first and not _finite(parameter.grad):
+                first.append((calls, name))
+
+        return look
+
+    model.zero_grad(set_to_none=True)
+    hooks = [
+        p.register_post_accumulate_grad_hook(looking(name))
+        for name, p in model.named_parameters()
+        if p.requires_grad
+    ]
+    loss.backward()
+    for hook in hooks:
+        hook.remove()
+    return first
+
+
+class _Watch:
+    """Which of a model's modules first returns a number that is not finite."""
+
+    ENTRIES = ("forward", "without_bias", "after_relu")
+    """methods that return a module's output; the last two are what stacks call in its place"""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.first: list[tuple[int, str]] = []
+
+    @contextmanager
+    def over(self, model: nn.Module) -> Iterator[None]:
+        """Look at every module's output while the block runs."""
+        wrapped = [
+            (module, entry)
+            for name, module in model.named_modules()
+            for entry in self.ENTRIES
+            if name and hasattr(module, entry)
+        ]
+        names = {module: name for name, module in model.named_modules()}
+        for module, entry in wrapped:
+            setattr(module, entry, self._looking(names[module], getattr(module, entry)))
+        try:
+            yield
+        finally:
+            for module, entry in wrapped:
+                delattr(module, entry)
+
+    def _looking(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def look(*args: Any, **kwargs: Any) -> Any:
+            output = method(*args, **kwargs)
+            self.calls += 1
+            if not self.first and not _finite(output):
+                self.first.append((self.calls, name))
+            return output
+
+        return look
 
 
 def _first(trainer: "Trainer", mine: list[tuple[int, str]]) -> str | None:
