@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnndist import ConfigError, Graph, StoreError
-from gnndist.store import FORMAT_VERSION, Store, write_store
-from gnndist.store import write as write_module
+from gnndist.store import FORMAT_VERSION, Store, check, layout, write_store
 from gnndist.store.manifest import FILE
 
 
@@ -55,8 +55,8 @@ def dense(indptr: np.ndarray, indices: np.ndarray, weight: np.ndarray | None) ->
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many groups of files and many chunks, on a small graph."""
-    monkeypatch.setattr(write_module, "GROUP_BYTES", 300)
-    monkeypatch.setattr(write_module, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(layout, "GROUP_BYTES", 300)
+    monkeypatch.setattr(layout, "CHUNK_BYTES", 200)
 
 
 def listing(folder: Path) -> list[str]:
@@ -369,3 +369,29 @@ def test_a_store_moves_and_has_no_pickle(stored: Path, tmp_path: Path) -> None:
     Store.open(tmp_path / "elsewhere").verify()
     for file in (tmp_path / "elsewhere").glob("*.npy"):
         np.load(file, allow_pickle=False)
+
+
+def test_features_and_edges_are_never_in_memory_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, width, degree = 20_000, 500, 40
+    for module in (layout, check):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 1 << 20)
+    shape = (n, width)
+    features = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype="<f4", shape=shape)
+    features[:] = 1
+    indices = np.lib.format.open_memmap(
+        tmp_path / "i.npy", mode="w+", dtype="<i4", shape=(n * degree,)
+    )
+    neighbours = (np.arange(n)[:, None] + np.arange(degree)) % n
+    indices[:] = np.sort(neighbours, axis=1).ravel()
+    graph = Graph(
+        indptr=np.arange(n + 1) * degree, indices=indices, features=features, symmetric=True
+    )
+    del neighbours
+    tracemalloc.start()
+    write_store(graph, tmp_path / "s", method="natural", cells=8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < features.nbytes / 3
+    Store.open(tmp_path / "s").verify()

@@ -8,6 +8,7 @@ end by the system's memory killer becomes a message, and its memory is given bac
 import ctypes
 import importlib
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -76,10 +77,9 @@ def _wait(folder: Path, what: str, seconds: float, report: Report) -> None:
             start = time.monotonic()
             while process.poll() is None:
                 time.sleep(POLL_S)
-                spent = time.monotonic() - start
                 # Nobody knows how far it has come: time against the estimate, never quite done.
-                share = min(spent / max(seconds, POLL_S), 0.99)
-                report(what, int(1000 * share), 1000)
+                spent = (time.monotonic() - start) / max(seconds, POLL_S)
+                report(what, int(1000 * (1 - math.exp(-2 * spent))), 1000)
         finally:
             if process.poll() is None:
                 process.kill()

@@ -1,5 +1,6 @@
 """METIS (Karypis and Kumar, 1998) through pymetis: the default."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +56,7 @@ class Metis:
             return metis(given, problem.cells, problem.seed)
 
         def write(folder: Path) -> None:
-            for name in ("weight", "train"):
-                if (array := getattr(problem, name)) is not None:
-                    np.save(folder / f"{name}.npy", array)
-            np.save(folder / "indptr.npy", pattern.indptr)
+            _save(folder, indptr=pattern.indptr, weight=problem.weight, train=problem.train)
             size = (pattern.num_entries,)
             indices = open_memmap(folder / "indices.npy", mode="w+", dtype=np.int64, shape=size)
             at = 0
@@ -66,15 +64,8 @@ class Metis:
                 indices[at : at + len(chunk)] = chunk
                 at += len(chunk)
 
-        return child.run(
-            __name__,
-            write,
-            what=f"metis: {problem.cells} cells",
-            cells=problem.cells,
-            seed=problem.seed,
-            seconds=self.estimate(n, pattern.num_entries, problem.cells).seconds,
-            report=problem.report,
-        )
+        seconds = self.estimate(n, pattern.num_entries, problem.cells).seconds
+        return _in_a_child(write, problem.cells, problem.seed, seconds, problem.report)
 
 
 def metis_anywhere(
@@ -84,11 +75,18 @@ def metis_anywhere(
     if len(given.weight) + len(given.indices) <= INLINE:
         return metis(given, cells, seed)
 
-    def write(folder: Path) -> None:
-        for name, array in vars(given).items():
-            if array is not None:
-                np.save(folder / f"{name}.npy", array)
+    return _in_a_child(lambda folder: _save(folder, **vars(given)), cells, seed, seconds, report)
 
+
+def _save(folder: Path, **arrays: NDArray[np.int64] | None) -> None:
+    for name, array in arrays.items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", array)
+
+
+def _in_a_child(
+    write: Callable[[Path], None], cells: int, seed: int, seconds: float, report: Report
+) -> NDArray[np.int64]:
     what = f"metis: {cells} cells"
     return child.run(
         __name__, write, what=what, cells=cells, seed=seed, seconds=seconds, report=report

@@ -1,9 +1,7 @@
 """A graph and its cells → files, rows gathered in chunks: no edges or features held whole."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +13,9 @@ from gnndist.partitioning import Cells, Report, partition, silent
 from gnndist.partitioning.work import VERTEX_WORK
 from gnndist.store.check import check_graph
 from gnndist.store.files import ArrayWriter, check_output, new_directory, write_text
+from gnndist.store.layout import Layout
 from gnndist.store.manifest import FILE, FORMAT_VERSION, FileEntry, Manifest
 from gnndist.store.read import Store
-
-MOST_GROUPS = 64
-GROUP_BYTES = 1 << 26
-CHUNK_BYTES = 1 << 25
 
 
 def write_store(
@@ -87,22 +82,17 @@ class _Writing:
         self.progress = progress
         self.global_ids = cells.global_ids()
         self.split = _split_codes(graph)
-        self.degree = np.diff(graph.indptr)[cells.order]
         self.names = None if graph.vertex_names is None else _plain_names(graph.vertex_names)
-        self.dtypes = self._dtypes()
+        self.layout = Layout(graph, cells, None if self.names is None else self.names.dtype)
 
     def run(self) -> Manifest:
         """Write all files; what the manifest says of them."""
-        starts = self.cells.offsets[:-1]
-        cell_edges = np.add.reduceat(self.degree, starts)
-        train = self.split[self.cells.order] == 1
-        group_cells = self._groups(cell_edges)
         files: dict[str, FileEntry] = {}
-        for group, (first, after) in enumerate(pairwise(group_cells)):
-            a, b = int(self.cells.offsets[first]), int(self.cells.offsets[after])
-            files.update(self._write_group(group, a, b))
-        graph = self.graph
-        counts = graph.edge_counts
+        for group in range(len(self.layout.group_cells) - 1):
+            files.update(self._write_group(group))
+        graph, cells = self.graph, self.cells
+        dtypes = {name: dtype.str for name, dtype in self.layout.dtypes.items()}
+        train = (self.split == 1)[cells.order]
         return Manifest(
             format_version=FORMAT_VERSION,
             name=graph.name,
@@ -113,129 +103,60 @@ class _Writing:
             task=graph.task,
             evaluator=graph.evaluator,
             symmetric=graph.symmetric,
-            dtypes={k: v.str for k, v in self.dtypes.items()}
-            | ({"features": "bfloat16"} if graph.bfloat16 else {}),
+            dtypes=dtypes | ({"features": "bfloat16"} if graph.bfloat16 else {}),
             split_sizes={name: int((self.split == i + 1).sum()) for i, name in enumerate(SPLITS)},
-            edge_counts=None if counts is None else asdict(counts),
+            edge_counts=None if graph.edge_counts is None else asdict(graph.edge_counts),
             partitioning={
-                "method": self.cells.method,
-                "seed": self.cells.seed,
-                "vertex_work": self.cells.vertex_work,
+                "method": cells.method,
+                "seed": cells.seed,
+                "vertex_work": cells.vertex_work,
             },
-            cell_offsets=tuple(self.cells.offsets.tolist()),
-            cell_edges=tuple(cell_edges.tolist()),
-            cell_train=tuple(np.add.reduceat(train, starts, dtype=np.int64).tolist()),
-            group_cells=tuple(group_cells),
+            cell_offsets=tuple(cells.offsets.tolist()),
+            cell_edges=tuple(self.layout.cell_edges.tolist()),
+            cell_train=tuple(np.add.reduceat(train, cells.offsets[:-1], dtype=np.int64).tolist()),
+            group_cells=tuple(self.layout.group_cells),
             files=files,
         )
 
-    def _dtypes(self) -> dict[str, np.dtype[np.generic]]:
-        """Array → dtype on disk."""
-        graph = self.graph
-        small = graph.num_vertices < 2**31
-        dtypes: dict[str, np.dtype[np.generic]] = {
-            "indptr": np.dtype("<i8"),
-            "indices": np.dtype("<i4" if small else "<i8"),
-            "original_ids": np.dtype("<i8"),
-            "split": np.dtype("u1"),
-        }
-        if graph.edge_weight is not None:
-            dtypes["edge_weight"] = np.dtype("<f4")
-        if graph.features is not None:
-            kept = graph.bfloat16 or graph.features.dtype == np.float16
-            dtypes["features"] = np.dtype(graph.features.dtype.str if kept else "<f4")
-        if graph.labels is not None:
-            dtypes["labels"] = np.dtype("<i8" if graph.task == "single-label" else "<f4")
-        if self.names is not None:
-            dtypes["vertex_names"] = self.names.dtype
-        return dtypes
-
-    def _groups(self, cell_edges: NDArray[np.int64]) -> list[int]:
-        """[groups + 1] cells at which files are split: about `GROUP_BYTES` each."""
-        edge_bytes = sum(
-            self.dtypes[k].itemsize for k in ("indices", "edge_weight") if k in self.dtypes
-        )
-        size = edge_bytes * cell_edges + self._row_bytes() * np.diff(self.cells.offsets)
-        total = np.cumsum(size)
-        groups = int(np.clip(-(-total[-1] // GROUP_BYTES), 1, min(MOST_GROUPS, len(size))))
-        shares = total[-1] * np.arange(1, groups) / groups
-        inner = np.searchsorted(total, shares) + 1
-        return sorted({0, *inner.tolist(), len(size)})
-
-    def _row_bytes(self) -> int:
-        """Bytes on disk that a vertex takes without its edges."""
-        graph = self.graph
-        width = {"features": graph.num_features}
-        if graph.labels is not None and graph.labels.ndim == 2:
-            width["labels"] = graph.num_classes
-        return sum(
-            dtype.itemsize * width.get(name, 1)
-            for name, dtype in self.dtypes.items()
-            if name not in ("indices", "edge_weight")
-        )
-
-    def _write_group(self, group: int, a: int, b: int) -> dict[str, FileEntry]:
-        """The files of global ids a..b−1."""
-        edges = int(self.degree[a:b].sum())
-        labels = self.graph.labels
-        shapes: dict[str, tuple[int, ...]] = {
-            "indptr": (b - a + 1,),
-            "indices": (edges,),
-            "edge_weight": (edges,),
-            "features": (b - a, self.graph.num_features),
-            "labels": (b - a, *(() if labels is None else labels.shape[1:])),
-        }
+    def _write_group(self, group: int) -> dict[str, FileEntry]:
+        """One file for each array, with the rows of one group of cells."""
+        layout = self.layout
+        a, b = layout.group_rows(group)
         with ExitStack() as stack:
-            writers = {
-                name: ArrayWriter(
-                    self.folder / file_name(name, group), dtype, shapes.get(name, (b - a,))
-                )
-                for name, dtype in self.dtypes.items()
-            }
-            for writer in writers.values():
-                stack.callback(writer.abandon)
+            writers = {}
+            for name, dtype in layout.dtypes.items():
+                path = self.folder / file_name(name, group)
+                writers[name] = ArrayWriter(path, dtype, layout.shape(name, a, b))
+                stack.callback(writers[name].abandon)
             writers["indptr"].append(np.zeros(1, np.int64))
             before = 0
-            for start, stop in self._chunks(a, b):
-                self._write_rows(writers, start, stop, before)
-                before += int(self.degree[start:stop].sum())
+            for start, stop in layout.chunks(a, b):
+                for name, rows in self._rows(start, stop, before).items():
+                    writers[name].append(rows)
+                before += int(layout.degree[start:stop].sum())
                 self.progress("writing the store", stop, self.graph.num_vertices)
             return {writer.path.name: writer.close() for writer in writers.values()}
 
-    def _chunks(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        """Consecutive rows of about `CHUNK_BYTES`, at least one row."""
-        total = np.cumsum(self.degree[a:b] * 16 + self._row_bytes())
-        start = a
-        while start < b:
-            done = total[start - a - 1] if start > a else 0
-            stop = a + int(np.searchsorted(total, done + CHUNK_BYTES, side="right"))
-            stop = min(max(stop, start + 1), b)
-            yield start, stop
-            start = stop
-
-    def _write_rows(
-        self, writers: dict[str, ArrayWriter], start: int, stop: int, before: int
-    ) -> None:
-        """Global ids start..stop−1; `before`: edges already in the group's files."""
+    def _rows(self, start: int, stop: int, before: int) -> dict[str, Array]:
+        """What there is of global ids start..stop−1; `before`: edges already in their group."""
+        graph = self.graph
         ids = self.cells.order[start:stop]
         indptr, indices, weight = self._edges(ids)
-        rows: dict[str, Array | None] = {
+        rows = {
             "indptr": indptr[1:] + before,
             "indices": indices,
-            "edge_weight": weight,
             "original_ids": ids,
             "split": self.split[ids],
         }
-        for name, source in (
-            ("features", self.graph.features),
-            ("labels", self.graph.labels),
-            ("vertex_names", self.names),
-        ):
-            rows[name] = None if source is None else np.asarray(source[ids])
-        for name, writer in writers.items():
-            chunk = rows[name]
-            assert chunk is not None
-            writer.append(chunk)
+        if weight is not None:
+            rows["edge_weight"] = weight
+        if graph.features is not None:
+            rows["features"] = graph.features[ids]
+        if graph.labels is not None:
+            rows["labels"] = graph.labels[ids]
+        if self.names is not None:
+            rows["vertex_names"] = self.names[ids]
+        return rows
 
     def _edges(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array, Array | None]:
         """Rows of original ids: (indptr, in-neighbours as global ids, ascending; weights)."""
@@ -250,8 +171,7 @@ class _Writing:
             if graph.edge_weight is None
             else np.asarray(graph.edge_weight[where], np.float32)
         )
-        n = graph.num_vertices
-        rows = sp.csr_array((data, columns, indptr), shape=(len(ids), n))
+        rows = sp.csr_array((data, columns, indptr), shape=(len(ids), graph.num_vertices))
         rows.sort_indices()
         return indptr, rows.indices, None if graph.edge_weight is None else rows.data
 
