@@ -8,7 +8,7 @@ import numpy as np
 from gnndist.data.building import build
 from gnndist.data.scratch import Spool
 from gnndist.data.tables import Table, chunks, probe
-from gnndist.data.vertex_ids import IdKind, IdSet, as_ids, is_plain, kind_of, places
+from gnndist.data.vertex_ids import IdKind, IdSet, Places, as_ids, is_plain, kind_of
 from gnndist.data.vertex_tables import VertexFiles, collect_ids, read_vertex_files
 from gnndist.errors import DataError
 from gnndist.graph import Array, Graph
@@ -98,8 +98,9 @@ def _edges(
     """[2, E] places in `names` and the weights; unweighted where all are 1."""
     pairs = Spool(np.int32 if len(names) < 2**31 else np.int64, scratch)
     weights = Spool(np.float32, scratch)
+    places = Places(names)
     for source, destination, weight, before in _rows(table, kind):
-        ends = np.stack([places(source, names), places(destination, names)], axis=1)
+        ends = np.stack([places(source), places(destination)], axis=1)
         missing = (ends < 0).any(axis=1)
         if missing.any():
             row = int(np.argmax(missing))

@@ -109,7 +109,7 @@ def _square_edges(matrix: sp.csr_array, path: Path) -> tuple[Array, Array | None
         raise DataError(f"{path}: the adjacency has shape {matrix.shape}: allowed is square")
     coo = matrix.tocoo()
     weight = None if bool((coo.data == 1).all()) else coo.data
-    return np.stack(coo.coords), weight
+    return np.stack([coo.row, coo.col]), weight
 
 
 def _read_gnn_benchmark(archive: Archive, wanted: _Wanted) -> Graph:

@@ -5,6 +5,7 @@ import sys
 import urllib.error
 import urllib.request
 import zipfile
+from http.client import HTTPException
 from pathlib import Path
 
 from rich.console import Console
@@ -60,8 +61,8 @@ def ensure_downloaded(name: str, root: Path, *, yes: bool, url: str = URL) -> No
         if not zipped.exists():
             _fetch(address, zipped, console)
         _unpack(zipped, archive, root / LAYOUTS[name].folder)
-    except urllib.error.URLError as error:
-        raise DataError(f"{name}: {address} cannot be downloaded: {error.reason}") from error
+    except (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError) as error:
+        raise DataError(f"{name}: {address} cannot be downloaded: {error}") from error
     except OSError as error:
         raise DataError(f"{name}: cannot be stored in {root}: {error}") from error
     if not is_there(name, root):

@@ -68,8 +68,8 @@ def _placed(known: Any, test: Any, at: Array, n: int, stem: Path) -> sp.csr_arra
     must_fit(4 * n * known.shape[1], stem.with_name(f"{stem.name}.allx"), "its features")
     lower = test.tocoo()
     upper = known.tocoo()
-    rows = np.concatenate([upper.coords[0], at[lower.coords[0]]])
-    columns = np.concatenate([upper.coords[1], lower.coords[1]])
+    rows = np.concatenate([upper.row, at[lower.row]])
+    columns = np.concatenate([upper.col, lower.col])
     data = np.concatenate([upper.data, lower.data])
     return sp.csr_array(sp.coo_array((data, (rows, columns)), shape=(n, known.shape[1])))
 

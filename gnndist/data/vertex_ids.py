@@ -6,26 +6,41 @@ import numpy as np
 
 from gnndist.data.tables import Table
 from gnndist.errors import DataError
+from gnndist.extras import need
 from gnndist.graph import Array
 
 IdKind = Literal["integer", "string"]
 ID_KINDS = ("integer", "string")
+LONGEST = 1000
+"""characters of an id: all are kept in as many as the longest has"""
 
 
 class IdSet:
     """Collects ids a block at a time; afterwards all of them, sorted, once each."""
 
     def __init__(self) -> None:
-        self._found: Array | None = None
+        self._unique = need("pandas", "csv", "reading tables of text").unique
+        self._blocks: list[Array] = []
+        self._pending = 0
 
     def add(self, block: Array) -> None:
-        """Add ids: int64, or strings (fixed-width unicode)."""
-        new = np.unique(block)
-        self._found = new if self._found is None else np.union1d(self._found, new)
+        """Add ids: int64, or strings as Python objects."""
+        self._blocks.append(self._unique(block))
+        self._pending += len(self._blocks[-1])
+        if self._pending > 2 * len(self._blocks[0]) + (1 << 20):
+            self._merge()
+
+    def _merge(self) -> None:
+        self._blocks = [self._unique(np.concatenate(self._blocks))]
+        self._pending = 0
 
     def names(self) -> Array:
-        """[N] ascending."""
-        return np.zeros(0, np.int64) if self._found is None else self._found
+        """[N] ascending: int64, or fixed-width strings."""
+        if not self._blocks:
+            return np.zeros(0, np.int64)
+        self._merge()
+        names = self._blocks[0]
+        return np.sort(names if names.dtype.kind == "i" else names.astype(str))
 
 
 def is_plain(names: Array) -> bool:
@@ -33,12 +48,16 @@ def is_plain(names: Array) -> bool:
     return bool(names.dtype.kind == "i") and np.array_equal(names, np.arange(len(names)))
 
 
-def places(ids: Array, names: Array) -> Array:
-    """Where each of `ids` is in the sorted `names`; −1 where it is not."""
-    if len(names) == 0:
-        return np.full(len(ids), -1, np.int64)
-    at = np.minimum(np.searchsorted(names, ids), len(names) - 1)
-    return np.where(names[at] == ids, at, -1).astype(np.int64)
+class Places:
+    """Where ids are in the sorted `names`: by a hash table, once built."""
+
+    def __init__(self, names: Array) -> None:
+        pandas = need("pandas", "csv", "reading tables of text")
+        self._index = pandas.Index(names if names.dtype.kind == "i" else names.astype(object))
+
+    def __call__(self, ids: Array) -> Array:
+        """[n] int64, −1 for an id that is not there."""
+        return np.asarray(self._index.get_indexer(ids), np.int64)
 
 
 def as_ids(column: object, kind: IdKind, table: Table, before: int) -> Array:
@@ -46,12 +65,14 @@ def as_ids(column: object, kind: IdKind, table: Table, before: int) -> Array:
     values = np.asarray(column)
     if kind == "integer":
         return values.astype(np.int64)
-    texts = np.char.strip(values.astype(str))
-    empty = texts == ""
-    if empty.any():
-        raise table.error(
-            before + int(np.argmax(empty)) + 1, "a vertex has no id: the field is empty"
-        )
+    texts = np.array([str(text).strip() for text in values], object)
+    for row, text in enumerate(texts):
+        if not text or len(text) > LONGEST or "\0" in text:
+            what = repr(text[:40]) if text else "missing"
+            raise table.error(
+                before + row + 1,
+                f"a vertex's id is {what}: allowed are 1 to {LONGEST} characters other than NUL",
+            )
     return texts
 
 

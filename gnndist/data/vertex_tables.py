@@ -12,7 +12,7 @@ from gnndist.data.files import must_fit, suffixes
 from gnndist.data.labels import as_labels
 from gnndist.data.npz import load_npy
 from gnndist.data.tables import Table, chunks, probe
-from gnndist.data.vertex_ids import IdKind, IdSet, as_ids, places
+from gnndist.data.vertex_ids import IdKind, IdSet, Places, as_ids
 from gnndist.errors import DataError
 from gnndist.graph import SPLITS, Array
 
@@ -88,9 +88,9 @@ def _features(path: Path, header: bool | None, names: Array, kind: IdKind) -> Ar
     shape = (len(names), table.columns - 1)
     must_fit(4 * shape[0] * shape[1], path, "its features")
     features = np.zeros(shape, np.float32)
-    seen = np.zeros(len(names), bool)
+    seen, places = np.zeros(len(names), bool), Places(names)
     for before, frame in chunks(table, {0: _dtype(kind), **_rest(table, "float32")}):
-        at = _rows(as_ids(frame[0], kind, table, before), names, seen, table, before)
+        at = _rows(as_ids(frame[0], kind, table, before), places, seen, table, before)
         features[at] = frame.iloc[:, 1:].to_numpy(np.float32)
     if not seen.all():
         missing = names[int(np.argmin(seen))]
@@ -98,9 +98,9 @@ def _features(path: Path, header: bool | None, names: Array, kind: IdKind) -> Ar
     return features
 
 
-def _rows(ids: Array, names: Array, seen: Array, table: Table, before: int) -> Array:
-    """Places of `ids`, none of which may be unknown or have come before; marks them as seen."""
-    at = places(ids, names)
+def _rows(ids: Array, places: Places, seen: Array, table: Table, before: int) -> Array:
+    """Where `ids` are, none of which may be unknown or have come before; marks them as seen."""
+    at = places(ids)
     if (at < 0).any():
         row = int(np.argmax(at < 0))
         raise table.error(before + row + 1, f"vertex {str(ids[row])!r} does not exist")
@@ -140,14 +140,14 @@ def _label_columns(table: Table, names: Array, kind: IdKind) -> list[Array]:
     by_order = table.columns == 1
     first = 0 if by_order else 1
     found = [np.full(len(names), "", object) for _ in range(table.columns - first)]
-    seen = np.zeros(len(names), bool)
+    seen, places = np.zeros(len(names), bool), Places(names)
     for before, frame in _label_chunks(table, kind, by_order):
         if by_order:
             at = np.arange(before, before + len(frame))
             if at[-1] >= len(names):
                 raise table.error(len(names) + 1, f"more rows than the {len(names)} vertices")
         else:
-            at = _rows(as_ids(frame[0], kind, table, before), names, seen, table, before)
+            at = _rows(as_ids(frame[0], kind, table, before), places, seen, table, before)
         for number, column in enumerate(found):
             column[at] = np.char.strip(np.asarray(frame[first + number]).astype(str))
         last = before + len(frame)
