@@ -29,13 +29,14 @@ from rich.console import Console
 
 from gnndist.data import load
 from gnndist.graph import Graph
+from gnndist.launch import worker_environment
 from gnndist.store import Store, write_store
 
 SETTLE_S = 0.3
 """idle time before an epoch: threads of the contender before it stop spinning"""
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-SHAPES = {"gcn": (3, 256), "sage": (3, 256), "gat": (2, 64)}
-"""layers and hidden width (gat: of one of 4 heads) by model"""
+SHAPES = {"gcn": (3, 256, 1), "sage": (3, 256, 1), "gat": (2, 256, 4)}
+"""layers, hidden width and heads by model"""
 
 
 @click.command(help=__doc__, context_settings={"max_content_width": 100})
@@ -87,14 +88,14 @@ def main(
             loaded = in_order_of(loaded, store)
         for model in models.split(","):
             for rate in dropout.split(","):
-                layers, hidden = SHAPES[model]
+                layers, hidden, heads = SHAPES[model]
                 problem = Problem(
                     folder=str(Path(folder) / f"{model}-{rate}"),
                     model=model,  # type: ignore[arg-type]
                     dropout=float(rate),
                     hidden=hidden,
                     layers=layers,
-                    heads=4,
+                    heads=heads,
                     classes=loaded.num_classes,
                     lr=0.01,
                     dtype=dtype,  # type: ignore[arg-type]
@@ -175,7 +176,11 @@ def gnndist_entry(ranks: int, threads: int) -> Entry:
         arguments=(str(ranks),),
         threads=max(1, threads // ranks),
         processes=ranks,
-        environment=(("THP_MEM_ALLOC_ENABLE", "1"),),
+        environment=tuple(
+            (name, value)
+            for name, value in worker_environment(ranks).items()
+            if os.environ.get(name) != value
+        ),
     )
 
 

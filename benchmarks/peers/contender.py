@@ -57,9 +57,9 @@ class Contender:
         """Start the child and wait until it has loaded the problem."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(NEUTRAL)}
         threads = str(entry.threads)
+        environment |= dict(entry.environment)
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         environment |= {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-        environment |= dict(entry.environment)
         process = subprocess.Popen(
             [entry.python, "-m", entry.module, problem, threads, *entry.arguments],
             stdin=subprocess.PIPE,

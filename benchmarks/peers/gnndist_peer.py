@@ -18,7 +18,6 @@ from peers.problem import Problem
 import gnndist
 from gnndist.comm import Comm
 from gnndist.launch import joined
-from gnndist.nn.models import MODELS
 from gnndist.store import Store
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
@@ -52,11 +51,11 @@ def start_others(ranks: int) -> list[subprocess.Popen[bytes]]:
 
 
 def make_trainer(problem: Problem, comm: Comm) -> Trainer:
-    own = f"peers.gnndist_models:{problem.model}"
     config = TrainConfig(
-        model=problem.model if problem.model in MODELS else own,
+        model=problem.model,
         layers=problem.layers,
         hidden=problem.hidden,
+        **({"heads": problem.heads} if problem.model == "gat" else {}),
         dropout=problem.dropout,
         lr=problem.lr,
         dtype=problem.dtype,

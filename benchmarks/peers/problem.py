@@ -25,8 +25,8 @@ class Problem:
     """A model to train on a graph; a folder of ``.npy`` files, weights and a JSON file.
 
     gcn: H ← Â H W + b with Â = D^-½ (A + I) D^-½. sage: H ← mean_N(H) W₁ + H W₂ + b.
-    gat: single-head attention vectors per head over N ∪ {self}; heads side by side, one head in
-    the last layer. ReLU (gat: ELU) and dropout between layers. The loss is the mean cross entropy
+    gat: softmax over N ∪ {self} of LeakyReLU(a·W h_j + b·W h_i), heads side by side, one in the
+    last layer. ReLU (gat: ELU) and dropout between layers. The loss is the mean cross entropy
     over training vertices; Adam steps.
     """
 
@@ -34,9 +34,10 @@ class Problem:
     model: Model
     dropout: float
     hidden: int
-    """width of a hidden layer (gat: of one head)"""
+    """width of a hidden layer (gat: of its heads together)"""
     layers: int
     heads: int
+    """of hidden layers; 1 but for gat"""
     classes: int
     lr: float
     dtype: Literal["float32", "float64"]
@@ -78,9 +79,8 @@ class Problem:
 
     def shapes(self, features: int) -> list[tuple[int, int, int]]:
         """(inputs, outputs of a head, heads) of every layer."""
-        heads = self.heads if self.model == "gat" else 1
-        widths = [features, *[self.hidden * heads] * (self.layers - 1)]
-        inner = [(a, self.hidden, heads) for a, _ in pairwise(widths)]
+        widths = [features, *[self.hidden] * (self.layers - 1)]
+        inner = [(a, b // self.heads, self.heads) for a, b in pairwise(widths)]
         return [*inner, (widths[-1], self.classes, 1)]
 
     def first_weights(self, features: int) -> dict[str, Array]:
