@@ -116,8 +116,8 @@ class Stack(nn.Module):
                 logits: Tensor = conv(views[0], h)
                 return logits
             h = self._hidden(layer, conv, views, h)
-            outputs = [own(views, output) for output in outputs]
-            outputs.append(h)
+            if self.jump is not None:
+                outputs = [*(own(views, output) for output in outputs), h]
         assert self.jump is not None
         assert self.lin is not None
         joined: Tensor = self.lin(self.jump(outputs))
