@@ -164,10 +164,9 @@ def _attention(
     )
 
 
-def sgc(in_channels: int, out_channels: int, *, hops: int = 2, input_dropout: float = 0.0) -> Stack:
-    """SGC (Wu et al. 2019): `hops` propagations and one linear layer."""
-    at_least(1, hops=hops)
-    conv = SGConv(in_channels, out_channels, K=hops)
+def sgc(in_channels: int, out_channels: int, *, hops: int = 0, input_dropout: float = 0.0) -> Stack:
+    """SGC (Wu et al. 2019): `hops` propagations (0: 2) and one linear layer."""
+    conv = SGConv(in_channels, out_channels, K=hops or 2)
     return Stack([conv], [in_channels, out_channels], input_dropout=input_dropout)
 
 
