@@ -41,13 +41,12 @@ def check(store: Store, config: TrainConfig, rank_counts: tuple[int, ...], run: 
     trace = trace_step(store.manifest, config)
     masks = step_masks(store, trace)
     for ranks in rank_counts:
-        step = cut(store, ranks, trace, masks).step
-        assert step is not None
+        sizes = cut(store, ranks, trace, masks).sizes
         results = run(sent, ranks, store.path, config)
         steady = np.array([second for _, second in results])
         assert steady.sum() > 0 or config.layers == 1
-        assert trace.bytes_sent(step).tolist() == steady.tolist()
-        once = trace.bytes_sent_once(step)
+        assert trace.bytes_sent(sizes).tolist() == steady.tolist()
+        once = trace.bytes_sent_once(sizes)
         assert (steady + once).tolist() == [first for first, _ in results]
 
 

@@ -15,6 +15,7 @@ from gnndist.inspection.counts import Counts, ViewCounts
 
 Kind = Literal[
     "owned",
+    "owned edges",
     "vertices",
     "boundary",
     "interior",
@@ -36,14 +37,21 @@ Kind = Literal[
 class RankSizes:
     """The sizes of every rank's plans, for one number of ranks."""
 
-    owned: Counts
-    """[ranks] vertices"""
+    whole: ViewCounts
+    """from all vertices to all"""
     views: Sequence[ViewCounts]
-    """in the order in which a model uses them"""
+    """what a training step uses, in its order"""
 
     @property
     def ranks(self) -> int:
-        return len(self.owned)
+        return len(self.whole.rows)
+
+    def view(self, at: int) -> ViewCounts:
+        return self.whole if at == WHOLE else self.views[at]
+
+
+WHOLE = -1
+"""in place of a view's number: the whole graph, as evaluation uses it"""
 
 
 class Size(NamedTuple):
@@ -51,19 +59,21 @@ class Size(NamedTuple):
     and the rows of view k − 1."""
 
     kind: Kind
-    view: int = 0
+    view: int = WHOLE
     cover: bool = False
 
     def of(self, sizes: RankSizes) -> NDArray[np.float64]:
         """[ranks] the size on every rank."""
-        views = sizes.views
         if self.kind == "owned":
-            found = sizes.owned
+            found = sizes.whole.rows
+        elif self.kind == "owned edges":
+            found = sizes.whole.local_edges + sizes.whole.cut_edges
+        elif self.kind == "vertices" and self.view == len(sizes.views):
+            found = sizes.views[-1].rows
         elif self.kind == "vertices":
-            last = self.view == len(views)
-            found = views[-1].rows if last else views[self.view].columns
+            found = sizes.view(self.view).columns
         else:
-            found = _of_view(self, views[self.view])
+            found = _of_view(self, sizes.view(self.view))
         return found.astype(np.float64)
 
 
@@ -124,6 +134,8 @@ class Gather:
     itemsize: int
     table: Size | None
     """rows gathered from"""
+    rows: Size | None
+    """rows written"""
     kernel: str
 
 
@@ -180,36 +192,40 @@ class StepTrace:
     operations: Sequence[Operation]
     once: Sequence[Depart]
     """what only the first epoch sends"""
+    evaluation: Sequence[Operation]
+    """predicting every vertex and the metrics of it"""
     memory: Sequence[Amount]
-    """bytes in tensors, after each operation"""
+    """bytes in tensors, after each operation from loading to the second step"""
+    graph_memory: Amount
+    """bytes of the graph: adjacency, plans, sparse matrices"""
     parameters: int
     """numbers that are learnt"""
     unexplained: Sequence[str]
     """shapes of arrays that hold no size of the plan: weights, and what the trace fails to see"""
 
-    @property
-    def departures(self) -> list[Depart]:
-        """The exchanges of an epoch, in order."""
-        return [op for op in self.operations if isinstance(op, Depart)]
-
     def bytes_sent(self, sizes: RankSizes) -> Counts:
         """[ranks, ranks] bytes an epoch, from the rank of the row to the rank of the column."""
-        return _bytes(self.departures, sizes)
+        return _bytes(self.operations, sizes)
 
     def bytes_sent_once(self, sizes: RankSizes) -> Counts:
         """What the first epoch sends besides, likewise."""
         return _bytes(self.once, sizes)
 
+    def bytes_sent_evaluating(self, sizes: RankSizes) -> Counts:
+        """What an evaluation sends, likewise."""
+        return _bytes(self.evaluation, sizes)
 
-def _bytes(departures: Sequence[Depart], sizes: RankSizes) -> Counts:
+
+def _bytes(operations: Sequence[Operation], sizes: RankSizes) -> Counts:
     pairs = np.zeros((sizes.ranks, sizes.ranks), np.int64)
-    for op in departures:
-        pairs += op.message_bytes * pairs_of(op, sizes)
+    for op in operations:
+        if isinstance(op, Depart):
+            pairs += op.message_bytes * pairs_of(op, sizes)
     return pairs
 
 
 def pairs_of(op: Depart, sizes: RankSizes) -> Counts:
     """[ranks, ranks] messages of one exchange."""
-    view = sizes.views[op.view]
+    view = sizes.view(op.view)
     pairs = (view.cover if op.cover else view.plain).pairs
     return pairs.T if op.backward else pairs

@@ -5,19 +5,21 @@ goes first, what is propagated once, what is exchanged at which width) is what g
 """
 
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from gnndist.comm import Comm
+from gnndist.comm import Comm, SingleComm
 from gnndist.graph import Graph
 from gnndist.inspection.chunks import active_rows
 from gnndist.inspection.counts import Counts, ViewCounts, count_views
-from gnndist.inspection.operations import Size, StepTrace
+from gnndist.inspection.held import held_arrays
+from gnndist.inspection.operations import WHOLE, Size, StepTrace
 from gnndist.inspection.reading import read_step
 from gnndist.inspection.recorder import Recorder, WatchedComm
 from gnndist.inspection.threads import run_threads
@@ -28,6 +30,7 @@ from gnndist.store.manifest import Manifest
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
 
+TIMED_STEPS = 30
 ATTEMPTS = 40
 """graphs tried for one whose plan's sizes all differ"""
 
@@ -50,25 +53,46 @@ def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
     return trace
 
 
+def step_overhead(manifest: Manifest, config: TrainConfig) -> float:
+    """Seconds of a step on next to no vertices, of one rank alone on one thread."""
+    with tempfile.TemporaryDirectory() as folder, _one_thread():
+        graph = _graph(manifest, np.random.default_rng(0), vertices=24)
+        store = write_store(graph, Path(folder) / "store", method="natural", cells=1)
+        trainer = Trainer.create(store, config, SingleComm(), torch.device("cpu"))
+        seconds = []
+        for epoch in range(1, TIMED_STEPS + 1):
+            start = time.thread_time()
+            trainer.step(epoch)
+            seconds.append(time.thread_time() - start)
+    return min(seconds)
+
+
 def _steps(comm: Comm, store: Store, runs: Counts, config: TrainConfig) -> StepTrace | None:
-    """Two steps; rank 0 returns what it recorded."""
-    if comm.rank != 0:
+    """A step, two evaluations and a step; rank 0 returns what it recorded."""
+    recorder = Recorder() if comm.rank == 0 else None
+    with ExitStack() as watching:
+        if recorder is not None:
+            watching.enter_context(recorder)
+            watching.enter_context(recorder.watching_kernels())
+            comm = WatchedComm(comm, recorder)
+        mark = recorder.mark if recorder is not None else lambda: None
         trainer = Trainer.create(store, config, comm, torch.device("cpu"), runs=runs)
-        for epoch in (1, 2):
-            trainer.step(epoch)
-        _sizes(trainer)
-        return None
-    recorder = Recorder()
-    with recorder, recorder.watching_kernels():
-        watched = WatchedComm(comm, recorder)
-        trainer = Trainer.create(store, config, watched, torch.device("cpu"), runs=runs)
-        for epoch in (1, 2):
-            recorder.mark()
-            trainer.step(epoch)
-        recorder.mark()
+        mark()
+        trainer.step(1)
+        mark()
+        trainer.evaluate()  # what it computes once is computed here
+        mark()
+        trainer.evaluate()
+        mark()
+        trainer.step(2)
+        mark()
+        arrays = list(held_arrays(trainer.shard.graph, trainer.graph))
     sizes, views = _sizes(trainer)
+    if recorder is None:
+        return None
     return read_step(
         recorder,
+        arrays,
         sizes,
         layers=views,
         layered=bool(trainer.graph.views),
@@ -81,11 +105,13 @@ def _sizes(trainer: Trainer) -> tuple[dict[Size, int], int]:
     views: list[RankGraph] = list(trainer.graph.views) or [trainer.graph]
     sizes: dict[Size, int] = {}
     for at, view in enumerate(views):
-        plain, cover = view.plan(cover=False), view.plan(cover=True)
-        sizes |= _plan_sizes(at, plain, cover)
-    sizes[Size("owned")] = len(trainer.shard.original_ids)
+        sizes |= _plan_sizes(at, view.plan(cover=False), view.plan(cover=True))
+    whole = trainer.shard.graph
     if trainer.graph.views:
-        sizes[Size("vertices", len(views))] = len(plain.rows)
+        sizes[Size("vertices", len(views))] = len(views[-1].plan(cover=False).rows)
+        sizes |= _plan_sizes(WHOLE, whole.plan(cover=False), whole.plan(cover=True))
+    sizes[Size("owned")] = len(trainer.shard.original_ids)
+    sizes[Size("owned edges")] = len(whole.part.adjacency.indices)
     return sizes, len(views)
 
 
@@ -135,12 +161,12 @@ def _clashes(store: Store, runs: Counts, layers: int, widths: set[int]) -> int:
     """How many of rank 0's sizes equal another or a width, where any two could be mistaken."""
     active = active_rows(store, layers)
     masks = [(active[k + 1], active[k]) for k in range(layers)]
-    whole, *layered = count_views(store, runs, [(None, None), *masks])
-    return sum(_equal_sizes(views, widths) for views in ([whole], layered))
+    return _equal_sizes(count_views(store, runs, [(None, None), *masks]), widths)
 
 
 def _equal_sizes(views: Sequence[ViewCounts], widths: set[int]) -> int:
-    found = [int(views[-1].rows[0])] if len(views) > 1 else []
+    """Of the whole graph and of the layers' views."""
+    found = [int(views[-1].rows[0])]
     for view in views:
         plain, cover = view.plain, view.cover
         found += [int(m.sent[0]) for m in (plain, cover)]

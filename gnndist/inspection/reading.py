@@ -1,7 +1,9 @@
 """Recorded shapes → operations in terms of a plan's sizes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
+from gnndist.inspection.held import Held
 from gnndist.inspection.operations import (
     Amount,
     Arrive,
@@ -21,32 +23,38 @@ SMALL = 4096
 
 
 def read_step(
-    recorder: Recorder, sizes: Mapping[Size, int], *, layers: int, layered: bool, parameters: int
+    recorder: Recorder,
+    arrays: Sequence[Held],
+    sizes: Mapping[Size, int],
+    *,
+    layers: int,
+    layered: bool,
+    parameters: int,
 ) -> StepTrace:
-    """The second of the two steps that a recorder saw.
+    """The second of the two steps that a recorder saw, an evaluation between them.
 
     Parameters
     ----------
+    arrays:
+        what the rank's graph holds in the end.
     sizes:
         what each size of the recorded rank's plans was; where two are equal the first one named
         is taken for both.
     """
     reading = _Reading(sizes)
-    start, middle, stop = recorder.marks
-    steady = [reading.operation(event) for event in recorder.events[middle:stop]]
-    sent = [e for e in recorder.events[middle:stop] if e.sent is not None]
-    before = [e for e in recorder.events[start:middle] if e.sent is not None]
-    once = [reading.depart(event) for event in before[: len(before) - len(sent)]]
-    memory = [
-        reading.amount([(shape, nbytes) for shape, nbytes in alive.items()])
-        for alive in recorder.live[middle:stop]
-    ]
+    first, _, evaluation, second = (recorder.events[a:b] for a, b in pairwise(recorder.marks))
+    sent, sent_before = (
+        [event for event in part if event.sent is not None] for part in (second, first)
+    )
+    tensors = {storage.address for storage in recorder.storages}
     return StepTrace(
         layers=layers,
         layered=layered,
-        operations=steady,
-        once=once,
-        memory=memory,
+        operations=[reading.operation(event) for event in second],
+        once=[reading.depart(event) for event in sent_before[: len(sent_before) - len(sent)]],
+        evaluation=[reading.operation(event) for event in evaluation],
+        memory=[reading.amount(alive.items()) for alive in recorder.live],
+        graph_memory=reading.held(array for array in arrays if array.address not in tensors),
         parameters=parameters,
         unexplained=sorted(reading.unexplained),
     )
@@ -78,6 +86,7 @@ class _Reading:
                 width=event.width,
                 itemsize=event.itemsize,
                 table=self.size(event.table),
+                rows=self.size(event.rows),
                 kernel=event.name,
             )
         if event.product is not None:
@@ -101,10 +110,9 @@ class _Reading:
                 )
         raise AssertionError(f"an exchange of {event.sent} messages is in no plan")
 
-    def amount(self, arrays: list[tuple[Shape, int]] | tuple[()] | object) -> Amount:
-        """Bytes by size."""
+    def amount(self, arrays: Iterable[tuple[Shape, int]]) -> Amount:
+        """Bytes by size, from shapes and bytes."""
         found: dict[Size | None, float] = {}
-        assert isinstance(arrays, list | tuple)
         for shape, nbytes in arrays:
             size = next((s for d in shape if (s := self.size(d)) is not None), None)
             each = nbytes / self._sizes[size] if size is not None else float(nbytes)
@@ -112,6 +120,13 @@ class _Reading:
             if size is None and nbytes > SMALL:
                 self.unexplained.add(str(shape))
         return found
+
+    def held(self, arrays: Iterable[Held]) -> Amount:
+        """Bytes by size; an index of rows has one number more than there are rows."""
+        return self.amount(
+            ((length if self.size(length) is not None else length - 1,), nbytes)
+            for length, nbytes, _ in arrays
+        )
 
     def _product(self, product: tuple[int, int, int]) -> Product:
         m, k, n = product

@@ -46,6 +46,8 @@ class Event:
     itemsize: int = 0
     table: int = 0
     """rows that a kernel gathers from"""
+    rows: int = 0
+    """rows that a kernel writes"""
     sent: tuple[int, int] | None = None
     """messages sent and received in an exchange"""
     exchange: int = -1
@@ -53,9 +55,12 @@ class Event:
 
 
 @dataclass(kw_only=True)
-class _Storage:
+class Memory:
+    """What a tensor, or several, lie in."""
+
     shape: Shape
     nbytes: int
+    address: int
 
 
 class Recorder(TorchDispatchMode):
@@ -67,12 +72,17 @@ class Recorder(TorchDispatchMode):
         self.live: list[dict[Shape, int]] = []
         """bytes alive by shape, after each event"""
         self.marks: list[int] = []
-        self._storages: dict[int, _Storage] = {}
+        self._storages: dict[int, Memory] = {}
         self._at: dict[int, Shape] = {}
         self._thread = threading.get_ident()
 
+    @property
+    def storages(self) -> list[Memory]:
+        """Of the tensors alive now."""
+        return list(self._storages.values())
+
     def mark(self) -> None:
-        """A step begins (or the last one ends) here."""
+        """One part ends and the next begins here."""
         self.marks.append(len(self.events))
 
     def add(self, event: Event) -> None:
@@ -108,8 +118,8 @@ class Recorder(TorchDispatchMode):
         key = storage._cdata
         known = self._storages.get(key)
         if known is None:
-            known = self._storages[key] = _Storage(
-                shape=tuple(tensor.shape), nbytes=storage.nbytes()
+            known = self._storages[key] = Memory(
+                shape=tuple(tensor.shape), nbytes=storage.nbytes(), address=storage.data_ptr()
             )
             weakref.finalize(storage, self._storages.pop, key, None)
         shape = tuple(tensor.shape)
@@ -141,6 +151,7 @@ class Recorder(TorchDispatchMode):
                 width=int(named.get("width", table[-1])),
                 itemsize=floats[source].itemsize,
                 table=table[0],
+                rows=shapes["out"][0] if "out" in shapes else table[0],
             )
         self.add(event)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnndist.inspection.chunks import active_rows
-from gnndist.inspection.counts import Counts, ViewCounts, count_views
+from gnndist.inspection.counts import Counts, count_views
 from gnndist.inspection.operations import RankSizes, StepTrace
 from gnndist.store import Store
 from gnndist.training.shard import runs_of
@@ -22,10 +22,7 @@ class Cutting:
     ranks: int
     runs: Counts
     """[ranks + 1]"""
-    whole: ViewCounts
-    """the aggregation from all vertices to all"""
-    step: RankSizes | None
-    """what a training step works on; None without a model"""
+    sizes: RankSizes
 
 
 def step_masks(store: Store, trace: StepTrace) -> Sequence[tuple[Mask, Mask]]:
@@ -57,9 +54,8 @@ def cut(
     wanted = list({id(rows): (rows, columns) for rows, columns in views}.values())
     counted = count_views(store, runs, wanted)
     found = {id(rows): counts for (rows, _), counts in zip(wanted, counted, strict=True)}
-    whole = found[id(None)]
-    step = None
-    if trace is not None:
-        layered = [found[id(rows)] for rows, _ in views[1:]]
-        step = RankSizes(owned=np.diff(runs), views=layered or [whole] * trace.layers)
-    return Cutting(ranks=ranks, runs=runs, whole=whole, step=step)
+    whole, *layered = (found[id(rows)] for rows, _ in views)
+    layers = 1 if trace is None else trace.layers
+    return Cutting(
+        ranks=ranks, runs=runs, sizes=RankSizes(whole=whole, views=layered or [whole] * layers)
+    )

@@ -1,0 +1,73 @@
+"""What each operation of a training step costs, in seconds of one core of this machine."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnndist.inspection.locality import Locality
+from gnndist.inspection.operations import Gather, Product, RankSizes, Size, Stream, total
+from gnndist.inspection.rates import Rates
+from gnndist.inspection.wire import Wire
+
+Seconds = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Measured rates put together for one model on one store."""
+
+    rates: Rates
+    locality: Locality
+    wire: Wire
+    dtype: torch.dtype
+    overhead_s: float
+    """seconds of a whole step on next to no vertices: Python, dispatch, the optimiser"""
+
+    @property
+    def cores(self) -> int:
+        """of a host"""
+        return self.rates.cores
+
+    def of(self, op: Product | Gather | Stream, sizes: RankSizes) -> tuple[str, Seconds]:
+        """Kind of work, and [ranks] seconds of a core."""
+        if isinstance(op, Product):
+            return "dense", self._product(op, sizes)
+        if isinstance(op, Gather):
+            return "sparse", self._gather(op, sizes)
+        return "elementwise", self._stream(op, sizes)
+
+    def transport(self, pairs: NDArray[np.int64], message_bytes: int) -> Seconds:
+        """[ranks] seconds of an exchange's own work, sending and receiving."""
+        peers = (pairs > 0).sum(axis=0) + (pairs > 0).sum(axis=1)
+        moved = (pairs.sum(axis=0) + pairs.sum(axis=1)) * message_bytes
+        calls: Seconds = self.wire.core_s_per_message * peers
+        return calls + self.wire.core_s_per_byte * moved
+
+    def _product(self, op: Product, sizes: RankSizes) -> Seconds:
+        if op.rows is None:
+            return np.zeros(sizes.ranks)
+        each = self.rates.product(op.k, op.n, inner=op.inner, dtype=self.dtype)
+        seconds: Seconds = op.flops * each * op.rows.of(sizes)
+        return seconds
+
+    def _gather(self, op: Gather, sizes: RankSizes) -> Seconds:
+        if op.entries is None:
+            return np.zeros(sizes.ranks)
+        width = max(op.width * op.itemsize // 4, 1)
+        entries = op.entries.of(sizes)
+        table, rows = _size(op.table, sizes), _size(op.rows, sizes)
+        seconds: Seconds = entries * self.locality.entry(width, table)
+        seconds += np.minimum(rows, entries) * self.locality.row(width)
+        return seconds
+
+    def _stream(self, op: Stream, sizes: RankSizes) -> Seconds:
+        # What does not grow with the graph is part of the overhead.
+        traffic = total({**op.traffic, None: 0.0}, sizes)
+        arrays = 2 if op.fused else 3
+        return traffic * self.rates.stream(traffic / arrays, fused=op.fused)
+
+
+def _size(size: Size | None, sizes: RankSizes) -> NDArray[np.float64]:
+    return np.zeros(sizes.ranks) if size is None else size.of(sizes)

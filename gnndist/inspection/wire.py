@@ -1,0 +1,121 @@
+"""What messages between two processes of this machine cost: gloo over its own loopback.
+
+Run as a module it is one of the two processes.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from gnndist.comm import ProcessComm
+from gnndist.inspection.rates import Rates
+from gnndist.kernels import compile_kernels
+
+BIG = 1 << 24
+"""bytes of the messages whose bandwidth is measured"""
+TRIES = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wire:
+    """Costs of the transport on this machine."""
+
+    latency: float
+    """seconds of an exchange of two tiny messages, there and back at the same time"""
+    core_s_per_message: float
+    """seconds of a core to send or receive a message of no bytes"""
+    reduce_s: float
+    """seconds of one step of an all-reduce's ring"""
+    core_s_per_byte: float
+    """seconds of a core for a byte sent or received"""
+    bandwidth: float
+    """bytes a second each way between two processes that do nothing else"""
+    process_bytes: int
+    """resident memory of a rank that has loaded nothing yet"""
+
+
+def measured_wire(rates: Rates) -> Wire:
+    """Measured once a machine: two processes, some seconds."""
+    return Wire(**rates.get("wire", lambda: asdict(_measure())))
+
+
+def _measure() -> Wire:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "gnndist.inspection.wire",
+            f"{folder}/meet",
+            f"{folder}/out",
+        ]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        processes = [
+            subprocess.Popen([*command, str(rank)], env=environment, stdout=subprocess.DEVNULL)
+            for rank in (0, 1)
+        ]
+        codes = [process.wait() for process in processes]
+        if any(codes):
+            raise RuntimeError(f"measuring the transport failed: exit codes {codes}")
+        return Wire(**json.loads(Path(folder, "out").read_text()))
+
+
+def _work(meeting: str, out: str, rank: int) -> None:
+    importlib.import_module("gnndist.training.run")
+    compile_kernels()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    comm = ProcessComm()
+    comm.all_reduce(torch.zeros(1))
+    resident = psutil.Process().memory_info().rss
+    tiny, message = _exchange(comm, 64)
+    big, core = _exchange(comm, BIG)
+    small = torch.zeros(16)
+    reduce = _best(lambda: comm.all_reduce(small), 20)[0]
+    wire = Wire(
+        latency=tiny,
+        core_s_per_message=message / 2,
+        reduce_s=reduce / 2,
+        core_s_per_byte=max(core - message, 0.0) / (2 * BIG),
+        bandwidth=BIG / max(big - tiny, 1e-9),
+        process_bytes=resident,
+    )
+    if rank == 0:
+        Path(out).write_text(json.dumps(asdict(wire)))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _exchange(comm: ProcessComm, nbytes: int) -> tuple[float, float]:
+    """Seconds, and seconds of cores in this process, of an exchange of so many bytes each way."""
+    mine, other = torch.zeros(nbytes, dtype=torch.uint8), torch.zeros(nbytes, dtype=torch.uint8)
+    nothing = torch.zeros(0, dtype=torch.uint8)
+    sends, receives = [nothing, nothing], [nothing, nothing]
+    sends[1 - comm.rank], receives[1 - comm.rank] = mine, other
+    return _best(lambda: comm.start(sends, receives).wait(), 20 if nbytes < BIG else 1)
+
+
+def _best(call: Callable[[], object], times: int) -> tuple[float, float]:
+    """The least seconds of a call, and the least of this process's cores."""
+    walls, cores = [], []
+    for _ in range(TRIES):
+        start, used = time.perf_counter(), time.process_time()
+        for _ in range(times):
+            call()
+        walls.append((time.perf_counter() - start) / times)
+        cores.append((time.process_time() - used) / times)
+    return min(walls), min(cores)
+
+
+if __name__ == "__main__":
+    _work(sys.argv[1], sys.argv[2], int(sys.argv[3]))
