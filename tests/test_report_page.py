@@ -19,7 +19,7 @@ from gnndist.cli import cli
 from gnndist.comm import Comm
 from gnndist.errors import GnndistError, RunError
 from gnndist.report import page, read_runs, report
-from gnndist.report.figures import traffic
+from gnndist.report.figures import rank_times, traffic
 from gnndist.store import Store, write_store
 from gnndist.training.breakdown import PARTS, EpochParts
 from gnndist.training.config import TrainConfig
@@ -171,6 +171,26 @@ def test_names_and_figures_that_could_break_the_page(runs: Path) -> None:
     assert charts["loss"]["data"][0]["y"][-1] is None
     assert charts["loss"]["data"][0]["name"].endswith("script>")
     assert "<script>alert" not in text
+
+
+def test_runs_that_send_the_same_share_a_heat_map(runs: Path) -> None:
+    again = runs / "again"
+    shutil.copytree(runs / "two", again, dirs_exist_ok=True)
+    charts = page.traffic_charts(read_runs([runs / "three", runs / "two", again]))
+    assert [chart.title for chart in charts] == ["three", "two, again"]
+    assert charts[0].figure["data"][0]["zmax"] == charts[1].figure["data"][0]["zmax"] > 0
+
+
+def test_ranks_of_many_runs_share_a_bar(runs: Path) -> None:
+    few = rank_times(read_runs([runs / "three", runs / "two"]))
+    assert few["data"][0]["y"] == [f"three · rank {k}" for k in range(3)] + [
+        f"two · rank {k}" for k in range(2)
+    ]
+    (two,) = read_runs([runs / "two"])
+    many = rank_times([two] * 13)
+    assert many["data"][0]["y"] == ["two"] * 13
+    mean = sum(rank["compute_s"] for rank in two.ranks) / 2
+    assert many["data"][0]["x"] == pytest.approx([1000 * mean] * 13)
 
 
 def test_traffic_of_many_ranks_has_no_labels(runs: Path) -> None:

@@ -147,6 +147,11 @@ def test_a_run_of_several_seeds_stands_for_one_run_a_seed(tmp_path: Path) -> Non
     assert over_seeds([*runs, other], figures_of(runs)) == []
 
 
+def test_a_seed_beside_other_runs_is_named_with_its_run(tmp_path: Path) -> None:
+    runs = read_runs([of_seeds(tmp_path / "several", 2), finished(tmp_path / "one")])
+    assert [run.name for run in runs] == ["several/seed-0", "several/seed-1", "one"]
+
+
 def test_the_best_of_a_column_is_marked(tmp_path: Path) -> None:
     runs = [read_run(finished(tmp_path / name, test)) for name, test in (("a", 0.3), ("b", 0.8))]
     figures = [figure for figure in figures_of(runs) if figure.title == "test accuracy"]

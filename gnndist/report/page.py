@@ -38,7 +38,8 @@ def report(paths: Sequence[Path], out: Path) -> list[RunRecord]:
         if the packages of the extra `report` are missing.
     """
     runs = read_runs(paths)
-    page = render(runs)
+    seeds = len(paths) == 1 and len(runs) > 1
+    page = render(runs, f"{paths[0].resolve().name}, {len(runs)} seeds" if seeds else None)
     partial = out.with_name(f".{out.name}.partial")
     try:
         partial.write_text(page, encoding="utf-8")
@@ -48,7 +49,7 @@ def report(paths: Sequence[Path], out: Path) -> list[RunRecord]:
     return runs
 
 
-def render(runs: Sequence[RunRecord]) -> str:
+def render(runs: Sequence[RunRecord], title: str | None = None) -> str:
     """The page as text."""
     jinja2 = need("jinja2", "report", "gnndist report")
     markupsafe = need("markupsafe", "report", "gnndist report")
@@ -59,7 +60,7 @@ def render(runs: Sequence[RunRecord]) -> str:
     charts = [*curve_charts(runs), *time_charts(runs), *traffic_charts(runs)]
     shown = tables.figures_of(runs)
     text: str = template.render(
-        title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared",
+        title=title or (runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"),
         runs=runs,
         colors=[figures.color_of(k) for k in range(len(runs))],
         single=runs[0] if len(runs) == 1 else None,
@@ -117,6 +118,9 @@ def time_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     if any(run.ranks for run in runs):
         note = "mean over epochs; a rank's reduce includes waiting for the slowest rank"
         charts.append(Chart("rank-time", "Time by rank", figures.rank_times(runs), note))
+    tallest = max((chart.figure["layout"]["height"] for chart in charts), default=0)
+    for chart in charts:  # side by side
+        chart.figure["layout"]["height"] = tallest
     if any(run.profile and all(run.profile) for run in runs):
         note = "mean of the profiled epochs; the parts of a rank sum to its epoch"
         figure = figures.profile_times(runs)
@@ -125,16 +129,19 @@ def time_charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def traffic_charts(runs: Sequence[RunRecord]) -> list[Chart]:
-    """Who sends how much to whom, a chart a run of several ranks, all on one scale."""
+    """Who sends how much to whom, all on one scale; runs that send the same share a chart."""
     peak = figures.peak_traffic(runs)
+    alike: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        if len(run.ranks) > 1:
+            alike.setdefault(json.dumps([rank["bytes_to"] for rank in run.ranks]), []).append(run)
     charts = [
         Chart(
             f"traffic-{k}",
-            "Traffic of an epoch" if len(runs) == 1 else run.name,
-            figures.traffic(run, peak),
+            "Traffic of an epoch" if len(runs) == 1 else ", ".join(run.name for run in group),
+            figures.traffic(group[0], peak),
         )
-        for k, run in enumerate(runs)
-        if len(run.ranks) > 1
+        for k, group in enumerate(alike.values())
     ]
     if len(runs) == 1 and charts:
         both = figures.sent_and_received(runs[0])

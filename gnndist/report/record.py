@@ -239,11 +239,16 @@ def _seeds(path: Path) -> list[Path]:
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The fewest last parts of each path that differ from all others'."""
+    """The fewest last parts of each path that differ from all others'.
+
+    A seed is named with its run, unless all are seeds of one.
+    """
     parts = [path.resolve().parts for path in paths]
+    one_run = len({mine[:-1] for mine in parts}) == 1
     names = []
     for mine in parts:
-        for count in range(1, len(mine) + 1):
+        least = 2 if mine[-1].startswith("seed-") and not one_run else 1
+        for count in range(least, len(mine) + 1):
             if sum(other[-count:] == mine[-count:] for other in parts) == 1:
                 break
         names.append("/".join(mine[-count:]))
