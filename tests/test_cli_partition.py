@@ -54,9 +54,10 @@ def test_options_reach_the_store(
     monkeypatch: pytest.MonkeyPatch, archive: Path, tmp_path: Path
 ) -> None:
     options = ["--cells", 5, "--method", "random", "--seed", 4, "--directed", "--split-seed", 2]
+    options += ["--vertex-work", 3]
     assert run(monkeypatch, archive, "--out", tmp_path / "a", *options) == 0
     manifest = Store.open(tmp_path / "a").manifest
-    assert manifest.partitioning == {"method": "random", "seed": 4, "vertex_work": 1}
+    assert manifest.partitioning == {"method": "random", "seed": 4, "vertex_work": 3}
     assert len(manifest.cell_edges) == 5
     assert not manifest.symmetric
     assert run(monkeypatch, archive, "--out", tmp_path / "b", *options) == 0

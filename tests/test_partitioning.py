@@ -154,6 +154,7 @@ def test_default_cells(vertices: int, cells: int) -> None:
         ({"cells": 0}, "0 cells: allowed are 1 to 4"),
         ({"method": "magic"}, "method 'magic': allowed are metis"),
         ({"seed": -1}, "seed -1"),
+        ({"vertex_work": -1}, "vertex work -1: allowed is 0 or more"),
     ],
 )
 def test_bad_options(options: dict[str, object], said: str) -> None:

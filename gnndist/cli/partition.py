@@ -9,32 +9,34 @@ import click
 from gnndist.cli.partition_output import ProgressLine, say, say_estimate, say_graph, say_store
 from gnndist.partitioning import METHODS
 
+FOR_STORE = ("cells", "method", "assignment", "vertex_work", "scratch")
 NOT_FOR_LOAD = ("cells", "method", "assignment", "vertex_work")
+PATH = click.Path(path_type=Path)
+METHOD_HELP = f"{', '.join(METHODS)}  [metis]"
+ID_HELP = "integer or string ids in an edge list  [look]"
 
 
 @click.command(short_help="Turn a graph into a store.")
 @click.argument("dataset")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="store to make")
+@click.option("--out", type=PATH, required=True, metavar="STORE", help="store to make")
 @click.option("--overwrite", is_flag=True, help="replace the store in --out")
-@click.option("--root", type=click.Path(path_type=Path), help="where raw files lie  [data]")
-@click.option("--method", type=click.Choice(list(METHODS)), help="partitioner  [metis]")
-@click.option("--cells", type=int, help="cells  [from the graph's size, at most 256]")
-@click.option("--seed", type=int, default=0, help="of partition and synthetic graphs  [0]")
-@click.option(
-    "--assignment", type=click.Path(path_type=Path), help="your own: .npy, cell by vertex"
-)
-@click.option(
-    "--symmetrize/--directed", default=None, help="add every edge's reverse, or not  [by dataset]"
-)
-@click.option("--split", help="random | per-class:N, instead of the data's own")
-@click.option("--split-seed", type=int, help="of a split that is dealt out  [0]")
-@click.option("--split-index", type=int, help="which, where a file has several  [0]")
-@click.option("--features", type=click.Path(path_type=Path), help="of an edge list: .npy or .csv")
-@click.option("--labels", type=click.Path(path_type=Path), help="of an edge list: .npy or .csv")
-@click.option(
-    "--normalize-features/--raw-features", default=None, help="rows to sum 1  [by dataset]"
-)
+@click.option("--root", type=PATH, metavar="DIR", help="where raw files lie  [data]")
 @click.option("--yes", is_flag=True, help="download without asking")
+@click.option("--method", type=click.Choice(list(METHODS)), metavar="METHOD", help=METHOD_HELP)
+@click.option("--cells", type=int, metavar="N", help="[from the graph's size, at most 256]")
+@click.option("--seed", type=int, default=0, help="of partition and synthetic graph  [0]")
+@click.option("--vertex-work", type=int, metavar="N", help="of a vertex, in edges  [1]")
+@click.option("--assignment", type=PATH, metavar="FILE", help="your own cell by vertex, .npy")
+@click.option("--symmetrize/--directed", default=None, help="add every edge's reverse, or not")
+@click.option("--split", metavar="HOW", help="random | per-class:N, instead of the data's")
+@click.option("--split-seed", type=int, metavar="N", help="of a split that is dealt out  [0]")
+@click.option("--split-index", type=int, metavar="N", help="which, if a file has several  [0]")
+@click.option("--features", type=PATH, metavar="FILE", help="for an edge list: .npy or .csv")
+@click.option("--labels", type=PATH, metavar="FILE", help="for an edge list: .npy or .csv")
+@click.option("--header/--no-header", default=None, help="tables begin with names  [look]")
+@click.option("--id-kind", type=click.Choice(["integer", "string"]), metavar="KIND", help=ID_HELP)
+@click.option("--normalize-features/--raw-features", default=None, help="rows to sum 1, or not")
+@click.option("--scratch", type=PATH, metavar="DIR", help="for large temporary files  [$TMPDIR]")
 def command(out: Path, overwrite: bool, seed: int, dataset: str, **options: Any) -> None:
     """Partition DATASET (a name or a path) and write it as a store.
 
@@ -53,7 +55,7 @@ def command(out: Path, overwrite: bool, seed: int, dataset: str, **options: Any)
     check_output(out, overwrite)
     given = {name: value for name, value in options.items() if value is not None}
     for_load = {name: value for name, value in given.items() if name not in NOT_FOR_LOAD}
-    for_store = {name: value for name, value in given.items() if name in NOT_FOR_LOAD}
+    for_store = {name: value for name, value in given.items() if name in FOR_STORE}
     if "assignment" in for_store:
         for_store["assignment"] = read_assignment(for_store["assignment"])
     graph = load(dataset, seed=seed, progress=say, **for_load)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich import box
+from rich import box, filesize
 from rich.console import Console
 from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Table
@@ -102,7 +102,7 @@ def say_estimate(graph: "Graph", method: str | None, cells: int | None) -> None:
     if needed.seconds > PATIENCE_S:
         say(
             f"partitioning by {method}: about {needed.seconds:,.0f} s "
-            f"and {needed.memory / 1e9:.1f} GB of memory"
+            f"and {filesize.decimal(needed.memory)} of memory"
         )
 
 
@@ -112,11 +112,12 @@ _TASK_COLUMNS = {"single-label": "classes", "multi-label": "labels", "regression
 def say_store(store: "Store", summary: Sequence["RankCountSummary"], seconds: float) -> None:
     """The store that was written, and what it means for some numbers of ranks."""
     manifest = store.manifest
-    size = sum(entry.size for entry in manifest.files.values())
+    size = filesize.decimal(sum(entry.size for entry in manifest.files.values()))
+    cells = len(store.cell_edges)
     say(
         f"wrote {store.path}: {store.num_vertices:,} vertices, {store.num_edges:,} edges, "
-        f"{len(store.cell_edges)} cells by {manifest.partitioning['method']}, "
-        f"{size / 1e6:,.1f} MB, {seconds:.1f} s"
+        f"{cells} {'cell' if cells == 1 else 'cells'} by {manifest.partitioning['method']}, "
+        f"{size}, {seconds:.1f} s"
     )
     table = Table(
         "ranks",

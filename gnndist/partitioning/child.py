@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnndist.errors import GnndistError
+from gnndist.errors import ConfigError, GnndistError
 from gnndist.partitioning.problem import Report
 
 POLL_S = 0.2
@@ -35,6 +35,7 @@ def run(
     seed: int,
     seconds: float,
     report: Report,
+    scratch: Path | None = None,
 ) -> NDArray[np.int64]:
     """The cell of each vertex, from a library run in a child process.
 
@@ -52,13 +53,17 @@ def run(
         how long it may take, for the progress bar.
     report:
         told of progress.
+    scratch:
+        as in `Problem`.
 
     Raises
     ------
     GnndistError
         the child died; says how, and what to try.
     """
-    with tempfile.TemporaryDirectory(prefix="gnndist-partition-") as name:
+    if scratch is not None and not scratch.is_dir():
+        raise ConfigError(f"scratch folder {scratch}: no such directory")
+    with tempfile.TemporaryDirectory(prefix="gnndist-partition-", dir=scratch) as name:
         folder = Path(name)
         report(what, 0, 1000)
         write(folder)

@@ -47,6 +47,7 @@ class KaMinPar:
             seed=problem.seed,
             seconds=self.estimate(n, pattern.num_entries, problem.cells).seconds,
             report=problem.report,
+            scratch=problem.scratch,
         )
 
 

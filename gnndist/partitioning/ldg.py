@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gnndist.graph import Array
-from gnndist.partitioning.metis import Metis, MetisInput, metis_anywhere
+from gnndist.partitioning.metis import Metis, MetisInput, metis_for
 from gnndist.partitioning.pattern import row_chunks
 from gnndist.partitioning.problem import Estimate, Problem
 from gnndist.partitioning.streaming import (
@@ -55,7 +55,7 @@ class Ldg:
         label = stream.cluster()
         given = stream.graph_of_clusters(label)
         seconds = Metis().estimate(len(given.weight), len(given.indices), problem.cells).seconds
-        cell = metis_anywhere(given, problem.cells, problem.seed, seconds, problem.report)[label]
+        cell = metis_for(problem, given, seconds)[label]
         # Where few vertices are in clusters METIS has dealt out nearly all of them one by one,
         # and with the whole in view: there refinement only does harm.
         return cell if len(given.weight) > len(label) // 2 else stream.refine(cell)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gnndist.partitioning import child
 from gnndist.partitioning.balanced_metis import bisect_balanced
 from gnndist.partitioning.pattern import Pattern
-from gnndist.partitioning.problem import Estimate, Problem, Report
+from gnndist.partitioning.problem import Estimate, Problem
 
 INLINE = 2_000_000
 """Vertices + edges up to which METIS runs in this process: it is done within two seconds."""
@@ -65,17 +65,14 @@ class Metis:
                 at += len(chunk)
 
         seconds = self.estimate(n, pattern.num_entries, problem.cells).seconds
-        return _in_a_child(write, problem.cells, problem.seed, seconds, problem.report)
+        return _in_a_child(write, problem, seconds)
 
 
-def metis_anywhere(
-    given: MetisInput, cells: int, seed: int, seconds: float, report: Report
-) -> NDArray[np.int64]:
-    """`metis`, in a process of its own where the graph is large."""
+def metis_for(problem: Problem, given: MetisInput, seconds: float) -> NDArray[np.int64]:
+    """`metis` on a graph that stands for a problem's; in its own process where that is large."""
     if len(given.weight) + len(given.indices) <= INLINE:
-        return metis(given, cells, seed)
-
-    return _in_a_child(lambda folder: _save(folder, **vars(given)), cells, seed, seconds, report)
+        return metis(given, problem.cells, problem.seed)
+    return _in_a_child(lambda folder: _save(folder, **vars(given)), problem, seconds)
 
 
 def _save(folder: Path, **arrays: NDArray[np.int64] | None) -> None:
@@ -85,11 +82,17 @@ def _save(folder: Path, **arrays: NDArray[np.int64] | None) -> None:
 
 
 def _in_a_child(
-    write: Callable[[Path], None], cells: int, seed: int, seconds: float, report: Report
+    write: Callable[[Path], None], problem: Problem, seconds: float
 ) -> NDArray[np.int64]:
-    what = f"metis: {cells} cells"
     return child.run(
-        __name__, write, what=what, cells=cells, seed=seed, seconds=seconds, report=report
+        __name__,
+        write,
+        what=f"metis: {problem.cells} cells",
+        cells=problem.cells,
+        seed=problem.seed,
+        seconds=seconds,
+        report=problem.report,
+        scratch=problem.scratch,
     )
 
 

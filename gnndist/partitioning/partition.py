@@ -1,5 +1,7 @@
 """The way in: a graph, a method, cells."""
 
+from pathlib import Path
+
 from gnndist.errors import ConfigError, DataError
 from gnndist.graph import Array, Graph
 from gnndist.partitioning.assignment import order_by_assignment
@@ -31,6 +33,7 @@ def partition(
     assignment: Array | None = None,
     vertex_work: int = VERTEX_WORK,
     progress: Report = silent,
+    scratch: Path | None = None,
 ) -> Cells:
     """Divide a graph into cells and order its vertices by them.
 
@@ -52,6 +55,8 @@ def partition(
         work of a vertex in units of an edge's; cells balance in-degree + this.
     progress:
         told of progress.
+    scratch:
+        folder for temporary files, as large as the graph's edges; default: the system's.
 
     Raises
     ------
@@ -66,6 +71,8 @@ def partition(
         raise DataError(f"graph {graph.name!r} has no vertices: allowed is 1 or more")
     if seed < 0:
         raise ConfigError(f"seed {seed}: allowed is 0 or more")
+    if vertex_work < 0:
+        raise ConfigError(f"vertex work {vertex_work}: allowed is 0 or more")
     if assignment is not None:
         return _own_cells(assignment, graph, cells, method, seed, vertex_work)
     method = DEFAULT if method is None else method
@@ -82,6 +89,7 @@ def partition(
         cells=cells,
         seed=seed,
         report=progress,
+        scratch=scratch,
     )
     order, offsets = order_by_cell(METHODS[method]().assign(problem), cells)
     return Cells(order=order, offsets=offsets, method=method, seed=seed, vertex_work=vertex_work)

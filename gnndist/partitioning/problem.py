@@ -1,6 +1,7 @@
 """What a partitioner is given, and what it must return."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,8 @@ class Problem:
     """1 to N"""
     seed: int
     report: Report = silent
+    scratch: Path | None = None
+    """folder for temporary files; None: the system's"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ def write_store(
     vertex_work: int = VERTEX_WORK,
     overwrite: bool = False,
     progress: Report = silent,
+    scratch: Path | None = None,
 ) -> Store:
     """Partition a graph and write it as a store.
 
@@ -38,7 +39,7 @@ def write_store(
         its arrays may be memory-mapped: edges and features are read in chunks.
     path:
         the directory to make; it appears when complete, and not at all if anything goes wrong.
-    cells, method, seed, assignment, vertex_work:
+    cells, method, seed, assignment, vertex_work, scratch:
         as in `gnndist.partitioning.partition`.
     overwrite:
         replace a store that is there. Any other directory that is not empty is refused.
@@ -65,6 +66,7 @@ def write_store(
         assignment=assignment,
         vertex_work=vertex_work,
         progress=progress,
+        scratch=scratch,
     )
     with new_directory(path, overwrite) as folder:
         manifest = _Writing(graph, division, folder, progress).run()
