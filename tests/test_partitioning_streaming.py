@@ -118,7 +118,7 @@ def test_the_sample_of_edges_between_clusters() -> None:
     out = np.empty(graph.num_edges, np.int64)
 
     def sample(every: int) -> np.ndarray:
-        found = streaming.sample_between(0, n, graph.indptr, graph.indices, label, every, out)
+        found = streaming.sample_between(0, n, graph.indptr, graph.indices, label, 9, every, out)
         return out[:found].copy()
 
     rows = np.repeat(label, np.diff(graph.indptr))
@@ -131,7 +131,7 @@ def test_the_sample_of_edges_between_clusters() -> None:
     at = graph.indptr[middle]
     parts = []
     for start, stop, columns in ((0, middle, graph.indices[:at]), (middle, n, graph.indices[at:])):
-        found = streaming.sample_between(start, stop, graph.indptr, columns, label, 4, out)
+        found = streaming.sample_between(start, stop, graph.indptr, columns, label, 9, 4, out)
         parts.append(out[:found].copy())
     assert np.array_equal(np.concatenate(parts), sample(4))
 

@@ -105,7 +105,7 @@ class _Stream:
         counts = np.empty(0, np.int64)
         for start, stop, rows in self._chunks():
             out = np.empty(len(rows), np.int64)
-            found = sample_between(start, stop, self.indptr, rows, label, every, out)
+            found = sample_between(start, stop, self.indptr, rows, label, clusters, every, out)
             new, new_counts = np.unique(out[:found], return_counts=True)
             keys, counts = _merged(keys, counts, new, new_counts)
         one_way = sp.csr_array(

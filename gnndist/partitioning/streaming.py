@@ -131,15 +131,21 @@ def count_between(start: int, stop: int, indptr: Array, indices: Array, label: A
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def sample_between(
-    start: int, stop: int, indptr: Array, indices: Array, label: Array, every: int, out: Array
+    start: int,
+    stop: int,
+    indptr: Array,
+    indices: Array,
+    label: Array,
+    clusters: int,
+    every: int,
+    out: Array,
 ) -> int:
-    """Clusters of the two ends of entries that join two: one in `every`, as a single number.
+    """Of entries that join two clusters one in `every`: row's cluster × clusters + column's.
 
     out: room for a sample of all entries of these rows; returns how many there are. Which entries
     are taken depends on their position in the whole graph alone.
     """
     base = indptr[start]
-    clusters = np.int64(label.max()) + 1
     found = 0
     for v in range(start, stop):
         for e in range(indptr[v] - base, indptr[v + 1] - base):
@@ -148,6 +154,6 @@ def sample_between(
                 continue
             position = np.uint64(base + e) * np.uint64(0x9E3779B97F4A7C15)
             if (position >> np.uint64(33)) % np.uint64(every) == 0:
-                out[found] = np.int64(a) * clusters + np.int64(b)
+                out[found] = np.int64(a) * np.int64(clusters) + np.int64(b)
                 found += 1
     return found
