@@ -28,6 +28,11 @@ def result_table(result: Mapping[str, Any], task_name: str) -> None:
     for split in SPLITS:
         if (key := f"{split}_{metric}") in result:
             table.add_row(f"{split} {metric}", f"{result[key]:.4f}")
+    for split in SPLITS:
+        for key, value in result.items():
+            if key.startswith(f"{split}_ogb_"):
+                name = key.removeprefix(f"{split}_ogb_")
+                table.add_row(f"{split} {name} (OGB's evaluator)", f"{value:.4f}")
     halo = result["halo"]
     table.add_row("epoch time", duration(result["mean_epoch_s"]))
     table.add_row("exchanged an epoch", size(result["bytes_sent_per_epoch"]))

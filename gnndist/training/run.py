@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gnndist.comm import Comm
 from gnndist.errors import RunError
+from gnndist.official import official_figures
 from gnndist.status import Status
 from gnndist.store import Store
 from gnndist.tasks import task
@@ -88,7 +89,7 @@ def train_rank(
 
     best = trainer.run(record, keeper=keeper, stop=stop)
     trainer.status.enter("results")
-    result = _result(trainer, store, lines, warm_up)
+    result = _result(trainer, store, lines, warm_up) | _official(trainer, store)
     ranks = rank_figures(comm, trainer.shard.graph, trainer.tally)
     profiled = profile.finish(run.trace) if profile else None
     if keeper is not None:
@@ -113,7 +114,7 @@ def _continue(trainer: Trainer, store: Store, run: RunDir, warn: Callable[[str],
         check_fits(newest, trainer.config, store.fingerprint)
         restore(trainer, newest)
     if comm.rank == 0:
-        Checkpoints(run.checkpoints).drop_after(trainer.epoch)
+        Checkpoints(run.checkpoints).go_on_from(trainer.epoch)
         with writing("the figures", run.path):
             run.trim_metrics(trainer.epoch)
 
@@ -140,10 +141,26 @@ def _result(trainer: Trainer, store: Store, lines: list[Line], warm_up: set[int]
     }
 
 
+def _official(trainer: Trainer, store: Store) -> Line:
+    """What OGB's evaluator says of the best epoch, for a data set that has one."""
+    evaluator = store.manifest.evaluator
+    if evaluator is None or trainer.best.state is None:
+        return {}
+    last = {k: v.detach().clone() for k, v in trainer.model.state_dict().items()}
+    trainer.model.load_state_dict(trainer.best.state)
+    logits, shard = trainer.logits(), trainer.shard
+    trainer.model.load_state_dict(last)
+    return dict(official_figures(evaluator, logits, shard.labels, shard.split, trainer.comm))
+
+
 def evaluate_rank(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Line:
     """The saved model's metrics, computed as one rank of a job of any size."""
     logits, shard = _saved_logits(run, store, comm, device)
-    return dict(task(store.manifest.task).metrics(logits, shard.labels, shard.split, comm))
+    known = (logits, shard.labels, shard.split, comm)
+    metrics = task(store.manifest.task).metrics(*known)
+    if store.manifest.evaluator is not None:
+        metrics |= official_figures(store.manifest.evaluator, *known)
+    return dict(metrics)
 
 
 def predict_rank(
