@@ -29,6 +29,14 @@ def flat(matrix: Tensor) -> tuple[Any, int]:
     return matrix.detach().as_strided((length,), (1,)).numpy(), stride
 
 
+def memory(tensor: Tensor) -> Any:
+    """A contiguous tensor as a one-dimensional numpy array over its memory.
+
+    Another tensor is copied first, so never pass such a one to be written.
+    """
+    return tensor.detach().contiguous().view(-1).numpy()
+
+
 def check_output(out: Tensor, shape: tuple[int, int], like: Tensor) -> None:
     """Raise ValueError unless `out` can be written as a matrix of this shape and like's type."""
     if out.shape != shape or out.dtype != like.dtype or out.device != like.device:
