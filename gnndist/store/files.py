@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import xxhash
 from numpy.lib import format as npy
 
@@ -143,7 +144,7 @@ def _replace(partial: Path, path: Path) -> None:
 def _remove_leftovers(parent: Path, prefix: str) -> None:
     for leftover in parent.glob(f"{prefix}*"):
         pid = leftover.name.removeprefix(prefix)
-        if not pid.isdigit() or int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists():
+        if not pid.isdigit() or int(pid) == os.getpid() or not psutil.pid_exists(int(pid)):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
