@@ -189,6 +189,20 @@ class Graph:
             **fields,
         )
 
+    @classmethod
+    def from_pyg(cls, data: Any, **options: Any) -> "Graph":
+        """A graph from a ``torch_geometric.data.Data``: `gnndist.data.frameworks.from_pyg`."""
+        from gnndist.data.frameworks import from_pyg
+
+        return from_pyg(data, **options)
+
+    @classmethod
+    def from_dgl(cls, graph: Any, **options: Any) -> "Graph":
+        """A graph from a ``dgl.DGLGraph``: `gnndist.data.frameworks.from_dgl`."""
+        from gnndist.data.frameworks import from_dgl
+
+        return from_dgl(graph, **options)
+
 
 def _check_ids(edges: Array, num_vertices: int) -> None:
     if num_vertices < 0:
