@@ -12,12 +12,12 @@ from graphs import awkward
 from processes import run_ranks
 from threads import run_threads
 
-from gnndist.comm import Comm, SingleComm
+from gnndist.comm import Comm, SingleComm, _Done
 from gnndist.ranges import EPOCH, POST, WAIT
 from gnndist.store import Store, write_store
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
-from gnndist.training.profile import Flight, Profile, ProfiledComm, _Watched
+from gnndist.training.profile import Flight, Profile, ProfiledComm, Watchers
 from gnndist.training.run import train_rank
 from gnndist.training.rundir import RunDir
 
@@ -106,9 +106,10 @@ def test_a_profiled_comm_changes_nothing_and_meters_alike(tmp_path: Path) -> Non
     write_store(awkward(), tmp_path / "store", cells=8)
 
     def losses(comm: Comm, wrap: bool) -> Any:
-        used = ProfiledComm(comm, watch=True) if wrap else comm
+        used: Comm = comm
         if wrap:
-            used.profiling = True  # every exchange watched by a thread; nothing recorded
+            used = ProfiledComm(comm)
+            used.watch(True)  # every exchange watched by a thread; nothing recorded
         config = TrainConfig(hidden=6, epochs=4, device="cpu")
         trainer = Trainer.create(Store.open(tmp_path / "store"), config, used, CPU)
         found = [trainer.step(epoch) for epoch in range(1, 5)]
@@ -131,20 +132,26 @@ class Gate:
 
 
 def test_an_arrival_is_noted_before_anybody_asks() -> None:
-    gate, flight = Gate(), Flight(size=8)
-    watched = _Watched(gate, flight, begin=0.0)
-    assert flight.seconds == 0
-    gate.open.set()
-    watched._thread.join(timeout=30)
-    arrived = flight.seconds
-    assert arrived > 0
+    late, early = Flight(size=8), Flight(size=8)
+    watchers, gate = Watchers(2), Gate()
+    never = watchers.watch(gate, late, begin=0.0)
+    watched = watchers.watch(_Done(), early, begin=0.0)
     watched.wait()
-    assert flight.seconds == arrived
+    arrived = early.seconds
+    assert arrived > 0
+    assert late.seconds == 0
+    gate.open.set()
+    never.wait()
+    assert late.seconds >= early.seconds == arrived
+    watchers.dismiss()
+    for thread in watchers._threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
 
 
 def test_what_goes_wrong_on_the_way_is_raised_to_who_waits() -> None:
     gate = Gate(RuntimeError("connection closed by peer"))
-    watched = _Watched(gate, Flight(size=8), begin=0.0)
+    watched = Watchers(1).watch(gate, Flight(size=8), begin=0.0)
     gate.open.set()
     with pytest.raises(RuntimeError, match="closed by peer"):
         watched.wait()

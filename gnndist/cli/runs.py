@@ -62,7 +62,8 @@ def command(folder: Path, sort: str, reverse: bool, as_json: bool) -> None:
     place.print(runs_table(found, place.width))
     for run in found:
         if run.ended is not None and not run.finished and not run.running:
-            say(f"{run.name} {run.state} at {run.ended['at']}: {run.ended['message']}")
+            at = run.ended["at"].replace("T", " ")
+            say(f"{run.name} {run.state} at {at}: {run.ended['message']}")
 
 
 def runs_table(runs: Sequence[RunRecord], width: int) -> Table:

@@ -4,16 +4,18 @@ torch.profiler records operators and our marked ranges (`gnndist.ranges`) in epo
 training (fewer where there are fewer), so that the others run as they always do.
 
 When an exchange arrives is not in such a trace: gloo tells only whoever waits. So during profiled
-epochs a thread of its own waits for each exchange and reads the clock when it has arrived, while
-the rank goes on; the rank then waits for that thread. On a GPU the kernels of the exchange are in
-the trace, and no thread is needed.
+epochs another thread waits for each exchange and reads the clock when it has arrived, while the
+rank goes on; the rank then waits for that thread. (It needs the interpreter only for a moment: the
+wait, the kernels and torch's operators all run without its lock.) On a GPU the kernels of the
+exchange are in the trace, and no thread is needed.
 """
 
 import json
 import os
+import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,8 @@ from gnndist.training.breakdown import EpochParts, Interval, epoch_parts
 
 WARM_UP, PROFILED = 2, 3
 """epochs that are let pass, and epochs that are profiled"""
+WATCHERS = 4
+"""exchanges that can be watched at a time"""
 
 
 @dataclass(kw_only=True)
@@ -45,13 +49,14 @@ class Profile:
     """The profile of one rank of a job."""
 
     def __init__(self, comm: Comm, device: torch.device, epochs: int) -> None:
-        self.comm = ProfiledComm(comm, watch=device.type == "cpu")
+        self.comm = ProfiledComm(comm)
         """what the training must communicate through"""
         self._inner = comm
         self._device = device
         self._epochs = epochs
         self._seen = 0
         self._profiler: profile | None = None
+        self._running = False
 
     @contextmanager
     def epoch(self, number: int) -> Iterator[None]:
@@ -85,12 +90,14 @@ class Profile:
         if self._device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
         self._profiler = profile(activities=activities, acc_events=True)
+        self.comm.watch(self._device.type == "cpu")
         self._profiler.start()
-        self.comm.profiling = True
+        self._running = True
 
     def _stop(self) -> None:
-        if self._profiler is not None and self.comm.profiling:
-            self.comm.profiling = False
+        if self._profiler is not None and self._running:
+            self._running = False
+            self.comm.watch(False)
             self._profiler.stop()
 
     def _write(self, folder: Path) -> list[EpochParts]:
@@ -140,18 +147,24 @@ def _flight_events(
 class ProfiledComm:
     """A rank's `Comm`, its waits and sums marked as ranges while an epoch is profiled.
 
-    It keeps a meter of its own, because the thread that watches for an arrival waits on the inner
+    It keeps a meter of its own, because a thread that watches for an arrival waits on the inner
     one's behalf.
     """
 
-    def __init__(self, comm: Comm, *, watch: bool) -> None:
+    def __init__(self, comm: Comm) -> None:
         self._comm = comm
-        self._watch = watch
         self.rank = comm.rank
         self.world = comm.world
         self.meter = Meter()
-        self.profiling = False
         self.flights: list[Flight] = []
+        """the exchanges that were watched, in order"""
+        self._watchers: Watchers | None = None
+
+    def watch(self, yes: bool) -> None:
+        """Note when exchanges arrive, from now on; or no longer."""
+        if self._watchers is not None:
+            self._watchers.dismiss()
+        self._watchers = Watchers(WATCHERS) if yes else None
 
     def start(self, sends: Sequence[Tensor], receives: Sequence[Tensor]) -> Pending:
         for peer, tensor in enumerate(sends):
@@ -160,10 +173,10 @@ class ProfiledComm:
         begin = time.perf_counter()
         with record_function(POST):
             pending = self._comm.start(sends, receives)
-        if self.profiling and self._watch:
-            flight = Flight(size=sum(tensor.nbytes for tensor in sends))
-            self.flights.append(flight)
-            pending = _Watched(pending, flight, begin)
+            if self._watchers is not None:
+                flight = Flight(size=sum(tensor.nbytes for tensor in sends))
+                self.flights.append(flight)
+                pending = self._watchers.watch(pending, flight, begin)
         return _Marked(pending, self.meter)
 
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> None:
@@ -193,24 +206,49 @@ class _Marked:
         self._meter.wait_s += time.perf_counter() - start
 
 
-class _Watched:
-    """Messages on their way, awaited by a thread that notes when they have arrived."""
+class Watchers:
+    """Threads that wait for messages on their way and note when they have arrived."""
 
-    def __init__(self, pending: Pending, flight: Flight, begin: float) -> None:
-        self._error: BaseException | None = None
+    def __init__(self, count: int) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # Daemons: where a peer has died, nobody should have to wait for them.
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
 
-        def watch() -> None:
+    def watch(self, pending: Pending, flight: Flight, begin: float) -> Pending:
+        """Let a thread wait for `pending`, which left at `begin`; what to wait for instead."""
+        watched = _Watched()
+
+        def wait() -> None:
             try:
                 pending.wait()
             except BaseException as error:
-                self._error = error
+                watched.error = error
             flight.seconds = time.perf_counter() - begin
+            watched.arrived.set()
 
-        # A daemon: where a peer has died, nobody should have to wait for it.
-        self._thread = threading.Thread(target=watch, name="exchange watch", daemon=True)
-        self._thread.start()
+        self._jobs.put(wait)
+        return watched
+
+    def dismiss(self) -> None:
+        """Let the threads end when nothing is on its way any more."""
+        for _ in self._threads:
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+class _Watched:
+    """Messages on their way, awaited by a thread."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.error: BaseException | None = None
 
     def wait(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        self.arrived.wait()
+        if self.error is not None:
+            raise self.error
