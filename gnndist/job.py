@@ -120,21 +120,21 @@ def resume(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     before = run.config()
     opened = run.store(store)
-    config = replace(before, **changes)
+    config = TrainConfig.from_dict(before.to_dict() | changes)
     check_same_config(before.to_dict(), config, f"{run.path}")
     ranks = ranks or run.ranks()
     check(opened, config, ranks)
     seeds = run.seeds()
+    since = "its checkpoints" if seeds else "the beginning"
     for one in [run.of_seed(seed) for seed in seeds] or [run]:
         newest = Checkpoints(one.checkpoints).newest(say)
         if newest is not None:
             check_fits(newest, replace(config, seed=one.config().seed), opened.fingerprint)
+            since = since if seeds else f"epoch {newest.epoch}"
     if run.has_result and (seeds or run.result()["epochs"] >= config.epochs):
         say(f"{run.path} has finished: nothing to resume (more --epochs would continue it)")
         return run.result()
     run.write_config(config, opened, ranks, seeds)
-    epochs = [] if seeds else Checkpoints(run.checkpoints).epochs()
-    since = f"epoch {epochs[-1]}" if epochs else "its checkpoints" if seeds else "the beginning"
     say(f"resuming {run.path} from {since} with {ranks} ranks")
     return _run(run, ["train", "--resume", str(run.path)], max_restarts, say, start)
 

@@ -86,13 +86,10 @@ class Checkpoints:
                 warn(f"warning: {path} is damaged ({error}); trying the checkpoint before it")
         return None
 
-    def clear_partial(self) -> None:
-        """Remove what a killed process left half-written."""
+    def go_on_from(self, epoch: int) -> None:
+        """Remove checkpoints newer than an epoch, and what a killed process left half-written."""
         for path in self.folder.glob(".epoch-*.partial"):
             shutil.rmtree(path, ignore_errors=True)
-
-    def drop_after(self, epoch: int) -> None:
-        """Remove checkpoints newer than an epoch: training goes on from there."""
         for newer in self.epochs():
             if newer > epoch:
                 shutil.rmtree(self.folder / _name(newer), ignore_errors=True)
