@@ -15,7 +15,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,17 +107,33 @@ class Profile:
         partial = folder / f".rank-{rank}.json.partial"
         self._profiler.export_chrome_trace(str(partial))
         trace = json.loads(partial.read_text())
-        events: list[dict[str, Any]] = trace["traceEvents"]
+        events = list(_nested(trace["traceEvents"]))
         flights = _in_flight(events, self.comm.flights)
         parts = epoch_parts(events, flights)
         events += _flight_events(flights, self.comm.flights)
         for event in events:
             if event["name"] == "process_name" and event["pid"] == os.getpid():
                 event["args"] = {"name": f"rank {rank}"}
-        trace["traceName"] = f"rank {rank}"
+        trace |= {"traceEvents": events, "traceName": f"rank {rank}"}
         partial.write_text(json.dumps(trace))
         partial.replace(folder / f"rank-{rank}.json")
         return parts
+
+
+def _nested(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events, with those that do not nest in their thread's others as tracks of their own.
+
+    A message's range ends when it has been waited for, long after the call that it began in; a
+    viewer would leave it out.
+    """
+    for index, event in enumerate(events):
+        if event["name"] not in ("gloo:send", "gloo:recv") or "dur" not in event:
+            yield event
+            continue
+        common = {key: event[key] for key in ("name", "pid", "tid")}
+        common |= {"cat": "message", "id": index}
+        yield {**common, "ph": "b", "ts": event["ts"], "args": event.get("args", {})}
+        yield {**common, "ph": "e", "ts": event["ts"] + event["dur"]}
 
 
 def _in_flight(events: Sequence[dict[str, Any]], flights: Sequence[Flight]) -> list[Interval]:
