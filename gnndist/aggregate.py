@@ -101,77 +101,95 @@ class Aggregate(torch.autograd.Function):
 
 
 class AggregateOfLinear(torch.autograd.Function):
-    """Â (H W): for layers that narrow.
+    """Â (H W) + H V: for layers that narrow. The root term H V is optional.
 
     | | here | over all ranks |
     |---|---|---|
-    | h, weight | [n_in, F_in], [F_out, F_in] | H, Wᵀ |
+    | h | [n_in, F_in] | H |
+    | weight, root | [F_out, F_in] each | Wᵀ, Vᵀ |
     | z | h Wᵀ, boundary rows first | HW |
-    | forward | L z + R exchange(S z), interior of z meanwhile | Â (HW) |
+    | forward | own(h) V + L z + R exchange(S z), all but S z's rows meanwhile | Â(HW) + HV |
     | backward | dz = Lᵀ g + Sᵀ exchange⁻¹(Rᵀ g) | Âᵀ G |
-    | | dh = dz W, dW = dzᵀ h, interior's meanwhile | (ÂᵀG) Wᵀ, Hᵀ (ÂᵀG) |
+    | | dh = dz W + g V, dW = dzᵀ h, interior's meanwhile | (ÂᵀG) Wᵀ + G Vᵀ, Hᵀ (ÂᵀG) |
+    | | dV = gᵀ own(h), meanwhile | Hᵀ G |
     """
 
     @staticmethod
     def forward(
-        ctx: Any, h: Tensor, weight: Tensor, operators: Operators, buffers: BufferPool
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        root: Tensor | None,
+        operators: Operators,
+        buffers: BufferPool,
     ) -> Tensor:
         d, ctx.backward_direction = directions(operators, buffers)
-        ctx.save_for_backward(h, weight)
+        ctx.row_at = operators.row_at
+        ctx.save_for_backward(h, weight, root)
         z = buffers.empty((h.shape[0], weight.shape[0]), h.dtype, h.device)
-        first = d.num_boundary
-        transfer = None
-        if not d.alone:
-            torch.mm(h[:first], weight.t(), out=z[:first])
-            transfer = d.start(z)
-        else:
-            first = 0
+        first = 0 if d.alone else d.num_boundary
+        torch.mm(h[:first], weight.t(), out=z[:first])
+        transfer = None if d.alone else d.start(z)
         torch.mm(h[first:], weight.t(), out=z[first:])
-        out = d.multiply(d.local, z)
+        if root is None:
+            out = d.multiply(d.local, z)
+        else:
+            out = buffers.empty((d.local.num_rows, z.shape[1]), h.dtype, h.device)
+            torch.mm(own(h, ctx.row_at), root.t(), out=out)
+            spmm(d.local, z, out=out, accumulate=True)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=out, accumulate=True)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         d: Direction = ctx.backward_direction
-        h, weight = ctx.saved_tensors
+        h, weight, root = ctx.saved_tensors
         grad = grad.contiguous()
-        wants_input = ctx.needs_input_grad[0]
-        dh = d.buffers.like(h) if wants_input else None
         transfer = None if d.alone else d.start(grad)
         dz = d.multiply(d.local, grad)
         first = 0 if transfer is None else d.num_receiving
         dweight = dz[first:].t() @ h[first:]
+        dh = d.buffers.like(h) if ctx.needs_input_grad[0] else None
         if dh is not None:
             torch.mm(dz[first:], weight, out=dh[first:])
+        droot = None if root is None else grad.t() @ own(h, ctx.row_at)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dz, accumulate=True)
             dweight.addmm_(dz[:first].t(), h[:first])
             if dh is not None:
                 torch.mm(dz[:first], weight, out=dh[:first])
-        return dh, dweight, None, None
+        if dh is not None and root is not None:
+            add_own(dh, grad, root, ctx.row_at)
+        return dh, dweight, droot, None, None
 
 
 class LinearOfAggregate(torch.autograd.Function):
-    """(Â H) W: for layers that widen. Its weight gradient needs no exchange at all.
+    """(Â H) W + H V: for layers that widen. Its weight gradients need no exchange at all.
 
     | | here | over all ranks |
     |---|---|---|
-    | h, weight | [n_in, F_in], [F_out, F_in] | H, Wᵀ |
+    | h | [n_in, F_in] | H |
+    | weight, root | [F_out, F_in] each | Wᵀ, Vᵀ |
     | a | L h + R exchange(S h) | ÂH |
-    | forward | a Wᵀ, rows that receive last | (ÂH) W |
+    | forward | a Wᵀ + own(h) Vᵀ, rows that receive last | (ÂH)W + HV |
     | backward | da = g W, rows that return first | G Wᵀ |
-    | | dW = gᵀ a during the exchange | (ÂH)ᵀ G |
-    | | dh = Lᵀ da + Sᵀ exchange⁻¹(Rᵀ da) | Âᵀ (G Wᵀ) |
+    | | dW = gᵀ a, dV = gᵀ own(h) during the exchange | (ÂH)ᵀ G, Hᵀ G |
+    | | dh = Lᵀ da + Sᵀ exchange⁻¹(Rᵀ da) + g V | Âᵀ (G Wᵀ) + G Vᵀ |
     """
 
     @staticmethod
     def forward(
-        ctx: Any, h: Tensor, weight: Tensor, operators: Operators, buffers: BufferPool
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        root: Tensor | None,
+        operators: Operators,
+        buffers: BufferPool,
     ) -> Tensor:
         d, ctx.backward_direction = directions(operators, buffers)
+        ctx.row_at = operators.row_at
         transfer = None if d.alone else d.start(h)
         a = d.multiply(d.local, h)
         out = buffers.empty((a.shape[0], weight.shape[0]), h.dtype, h.device)
@@ -180,46 +198,77 @@ class LinearOfAggregate(torch.autograd.Function):
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=a, accumulate=True)
             torch.mm(a[:first], weight.t(), out=out[:first])
-        ctx.save_for_backward(a, weight)
+        if root is not None:
+            out.addmm_(own(h, ctx.row_at), root.t())
+        ctx.save_for_backward(a, weight, root, None if root is None else h)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         d: Direction = ctx.backward_direction
-        a, weight = ctx.saved_tensors
+        a, weight, root, h = ctx.saved_tensors
         grad = grad.contiguous()
         if not ctx.needs_input_grad[0]:
-            return None, grad.t() @ a, None, None
+            droot = None if root is None else grad.t() @ own(h, ctx.row_at)
+            return None, grad.t() @ a, droot, None, None
         da = d.buffers.like(a)
         first = 0 if d.alone else d.num_boundary
         torch.mm(grad[:first], weight, out=da[:first])
         transfer = None if d.alone else d.start(da)
         torch.mm(grad[first:], weight, out=da[first:])
         dweight = grad.t() @ a
+        droot = None if root is None else grad.t() @ own(h, ctx.row_at)
         dh = d.multiply(d.local, da)
+        if root is not None:
+            add_own(dh, grad, root, ctx.row_at)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dh, accumulate=True)
-        return dh, dweight, None, None
+        return dh, dweight, droot, None, None
 
 
 class Linear(torch.autograd.Function):
-    """h Wᵀ, its large results in buffers used again. h [n, F_in], weight [F_out, F_in]."""
+    """a Wᵀ + h Vᵀ, its large results in buffers used again; the second term is optional.
+
+    a, h [n, F_in]; W, V [F_out, F_in].
+    """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, buffers: BufferPool) -> Tensor:
-        ctx.save_for_backward(h, weight)
+    def forward(
+        ctx: Any,
+        a: Tensor,
+        weight: Tensor,
+        h: Tensor | None,
+        root: Tensor | None,
+        buffers: BufferPool,
+    ) -> Tensor:
+        ctx.save_for_backward(a, weight, h, root)
         ctx.buffers = buffers
-        out = buffers.empty((h.shape[0], weight.shape[0]), h.dtype, h.device)
-        return torch.mm(h, weight.t(), out=out)
+        out = buffers.empty((a.shape[0], weight.shape[0]), a.dtype, a.device)
+        torch.mm(a, weight.t(), out=out)
+        return out if h is None or root is None else out.addmm_(h, root.t())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        h, weight = ctx.saved_tensors
-        dh = dweight = None
-        if ctx.needs_input_grad[0]:
-            dh = torch.mm(grad, weight, out=ctx.buffers.like(h))
-        if ctx.needs_input_grad[1]:
-            dweight = grad.t() @ h
-        return dh, dweight, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        a, weight, h, root = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        buffers: BufferPool = ctx.buffers
+        da = torch.mm(grad, weight, out=buffers.like(a)) if wanted[0] else None
+        dh = torch.mm(grad, root, out=buffers.like(h)) if wanted[2] else None
+        dweight = grad.t() @ a if wanted[1] else None
+        droot = grad.t() @ h if wanted[3] else None
+        return da, dweight, dh, droot, None
+
+
+def own(h: Tensor, row_at: Tensor | None) -> Tensor:
+    """The rows of the input that are output vertices; `row_at` None: all, in their order."""
+    return h if row_at is None else h[row_at]
+
+
+def add_own(dh: Tensor, grad: Tensor, root: Tensor, row_at: Tensor | None) -> None:
+    """dh[row_at] += grad · root."""
+    if row_at is None:
+        dh.addmm_(grad, root)
+    else:
+        dh.index_add_(0, row_at, grad @ root)

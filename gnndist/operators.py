@@ -104,6 +104,8 @@ class Operators:
     """S reads only the first rows of its input"""
     num_receiving: int
     """R adds only into the first rows of the output"""
+    row_at: torch.Tensor | None
+    """[n_out] where each output row stands among the inputs; None: they are the same rows"""
 
     @property
     def nnz(self) -> int:
@@ -180,6 +182,7 @@ def build_operators(
         reverse=exchange.reversed(),
         num_boundary=plan.num_boundary,
         num_receiving=plan.num_receiving,
+        row_at=None if plan.square else torch.from_numpy(plan.row_at).to(device),
     )
 
 

@@ -148,7 +148,7 @@ class RankGraph:
 
     def own(self, h: Tensor) -> Tensor:
         """The rows of the input `h` that are this view's output vertices."""
-        if self.whole:
+        if self._any_plan.square:
             return h
         return h[torch.from_numpy(self._any_plan.row_at).to(self.device)]
 
@@ -239,18 +239,23 @@ class RankGraph:
         out: Tensor = Aggregate.apply(h.contiguous(), operators, self.buffers)  # type: ignore[no-untyped-call]
         return out
 
-    def aggregate_linear(self, h: Tensor, weight: Tensor, aggregation: Aggregation) -> Tensor:
-        """Â h Wᵀ, the product whose order costs least; h [n_in, F_in], weight [F_out, F_in].
+    def aggregate_linear(
+        self, h: Tensor, weight: Tensor, aggregation: Aggregation, root: Tensor | None = None
+    ) -> Tensor:
+        """Â h Wᵀ + own(h) Vᵀ; h [n_in, F_in], weight W and root V [F_out, F_in].
 
         Â(hW) = (Âh)W: aggregate at the narrower width, or not at all where Âh is a constant.
         """
+        out: Tensor
         if self.is_constant(h):
-            out: Tensor = Linear.apply(self.aggregate(h, aggregation), weight, self.buffers)  # type: ignore[no-untyped-call]
+            roots = None if root is None else self.once("own", lambda: self.own(h))
+            a = self.aggregate(h, aggregation)
+            out = Linear.apply(a, weight, roots, root, self.buffers)  # type: ignore[no-untyped-call]
             return out
         narrows = weight.shape[0] <= weight.shape[1] and self.savings.linear_first
         layer = AggregateOfLinear if narrows else LinearOfAggregate
         operators = self.operators(aggregation, h.dtype)
-        out = layer.apply(h.contiguous(), weight, operators, self.buffers)  # type: ignore[no-untyped-call]
+        out = layer.apply(h.contiguous(), weight, root, operators, self.buffers)  # type: ignore[no-untyped-call]
         return out
 
     def propagate(self, h: Tensor, aggregation: Aggregation, steps: int) -> Tensor:

@@ -65,16 +65,24 @@ class SAGEConv(nn.Module):
             self.lin_r.reset_parameters()
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
-        if self.aggr == "max":
-            out: Tensor = self.lin_l(max_of_neighbours(graph, h))
-        else:
-            aggregation = Aggregation(norm=self.aggr, weighted=False)
-            out = graph.aggregate_linear(h, self.lin_l.weight, aggregation)
-            if self.lin_l.bias is not None:
-                out = out + self.lin_l.bias
-        if self.lin_r is not None:
-            out = out + self.lin_r(graph.own(h))
+        out = self.without_bias(graph, h)
+        if self.bias is not None:
+            out = out + self.bias
         return F.normalize(out, dim=-1) if self.normalize else out
+
+    @property
+    def bias(self) -> nn.Parameter | None:
+        """[out_channels] b."""
+        return self.lin_l.bias
+
+    def without_bias(self, graph: RankGraph, h: Tensor) -> Tensor:
+        """W₁ aggr x_j + W₂ x_i, for whoever adds the bias in one pass with what follows."""
+        root = None if self.lin_r is None else self.lin_r.weight
+        if self.aggr != "max":
+            aggregation = Aggregation(norm=self.aggr, weighted=False)
+            return graph.aggregate_linear(h, self.lin_l.weight, aggregation, root)
+        out = F.linear(max_of_neighbours(graph, h), self.lin_l.weight)
+        return out if root is None else out + F.linear(graph.own(h), root)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, aggr={self.aggr}"

@@ -1,7 +1,7 @@
 """Convolutions one after the other, with what stands between them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from gnndist.nn.dropout import Dropout
 from gnndist.nn.gcn import GCNConv
 from gnndist.nn.jumping import JumpingKnowledge, Mode
 from gnndist.nn.norms import BatchNorm, LayerNorm
+from gnndist.nn.sage import SAGEConv
 from gnndist.rankgraph import RankGraph
 
 Norm = Literal["none", "batch", "layer"]
@@ -134,7 +135,7 @@ class Stack(nn.Module):
         out: Tensor
         rows = views[-1].outputs
         plain = not self.norms and not self.skips
-        if plain and self.activation == "relu" and isinstance(conv, GCNConv):
+        if plain and self.activation == "relu" and adds_bias_last(conv):
             out = conv.without_bias(views[0], h)
             return self.dropout.after_relu(rows, out, conv.bias, in_place=True)
         out = conv(views[0], h)
@@ -146,6 +147,13 @@ class Stack(nn.Module):
             return self.dropout.after_relu(rows, out)
         activated: Tensor = self.dropout(rows, F.elu(out))
         return activated
+
+
+def adds_bias_last(conv: nn.Module) -> TypeGuard[GCNConv | SAGEConv]:
+    """Whether a layer's bias can be added in one pass with the activation."""
+    if isinstance(conv, SAGEConv):
+        return not conv.normalize
+    return isinstance(conv, GCNConv)
 
 
 def views_of(conv: nn.Module) -> int:

@@ -87,6 +87,11 @@ class RankPlan:
     halo: NDArray[np.int64] | None
     """[messages received] global id of each message's vertex; None if some are sums"""
 
+    @property
+    def square(self) -> bool:
+        """Whether the rows are the columns, in the same order."""
+        return np.array_equal(self.row_at, np.arange(len(self.columns)))
+
 
 def request(part: RankRows, *, cover: bool) -> list[Request]:
     """What this rank asks of each rank (of itself nothing), by owner of the source."""

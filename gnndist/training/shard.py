@@ -43,13 +43,8 @@ class Shard:
 
 
 def runs_of(store: Store, ranks: int) -> NDArray[np.int64]:
-    """Where each rank's run of vertices begins: balanced by edges and vertices."""
-    work = store.cell_edges + WORK_PER_VERTEX * np.diff(store.cell_offsets)
-    return cut_runs(store.cell_offsets, work, ranks)
-
-
-WORK_PER_VERTEX = 8.0
-"""what a vertex costs in dense and elementwise work, in edges"""
+    """Where each rank's run of vertices begins: balanced by the work its cells were balanced by."""
+    return cut_runs(store.cell_offsets, store.cell_work(), ranks)
 
 
 def check_ranks(store: Store, ranks: int) -> None:
