@@ -152,7 +152,8 @@ def _flight_events(
     """The exchanges as a track of their own."""
     events = []
     for index, ((begin, end), flight) in enumerate(zip(intervals, flights, strict=False)):
-        common = {"cat": "exchange", "id": index, "name": "exchange in flight", "pid": os.getpid()}
+        common = {"cat": "exchange", "id": index, "name": "exchange in flight"}
+        common |= {"pid": os.getpid(), "tid": os.getpid()}
         events += [
             {**common, "ph": "b", "ts": begin, "args": {"bytes sent": flight.size}},
             {**common, "ph": "e", "ts": end},
