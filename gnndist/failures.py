@@ -27,6 +27,8 @@ LAUNCHED = "GNNDIST_LAUNCHED"
 """environment variable: the process id of gnndist's own launcher"""
 
 USER, PEER, MEMORY, DIVERGED, ERROR = "user", "peer", "memory", "diverged", "error"
+HOST = "host"
+"""the kind of note that a launcher writes where a rank's host is gone"""
 
 
 class PeerLost(RuntimeError):

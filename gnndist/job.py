@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from gnndist.crew import Start, start_process
 from gnndist.errors import USER_MISTAKE, ConfigError, JobFailed, JobStopped
 from gnndist.launch import pick_device, worker_environment
 from gnndist.store import Store
-from gnndist.supervisor import Start, Supervisor, start_process
+from gnndist.supervisor import Supervisor
 from gnndist.training.checkpoint import Checkpoints
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import make_model

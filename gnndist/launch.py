@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from gnndist.comm import Comm, ProcessComm, SingleComm
+from gnndist.crew import threads_for, worker_environment
 from gnndist.errors import ConfigError
 from gnndist.failures import LAUNCHED, is_worker
 from gnndist.status import Status, own_board
@@ -58,24 +59,6 @@ def run_ranks_of(arguments: Sequence[str], ranks: int) -> None:
         if one failed; all have ended.
     """
     Supervisor(arguments=arguments, ranks=ranks, environment=worker_environment(ranks)).run()
-
-
-def worker_environment(ranks: int) -> dict[str, str]:
-    """What local ranks find in their environment besides their place in the job."""
-    environment = {
-        "OMP_NUM_THREADS": str(threads_for(ranks)),
-        "THP_MEM_ALLOC_ENABLE": "1",
-        **os.environ,
-    }
-    # gloo otherwise asks for the address of the host's name, which not every machine knows.
-    if Path("/sys/class/net/lo").exists():
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    return environment
-
-
-def threads_for(ranks: int) -> int:
-    """This machine's cores shared out over its ranks."""
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def pick_device(name: str) -> torch.device:

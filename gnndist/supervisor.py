@@ -1,16 +1,12 @@
-"""Starts the local ranks of a job and watches them: however it ends, all end, with one message.
+"""Watches the ranks of a job: however it ends, all end, with one message.
 
 torchrun's agent ends a job too when a rank fails. It does not notice one that hangs, kills ranks
-30 seconds after SIGTERM even in the middle of an epoch, and prints a report of 20 lines; so local
-jobs have this launcher, with the same environment for the ranks.
+30 seconds after SIGTERM even in the middle of an epoch, and prints a report of 20 lines; so jobs
+have this launcher, with the same environment for the ranks.
 """
 
-import os
-import platform
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -19,13 +15,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
-import psutil
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-from gnndist.errors import FAILED, INTERRUPTED, STOPPED, USER_MISTAKE, JobFailed, JobStopped
-from gnndist.failures import BOARD, DIVERGED, LAUNCHED, MEMORY, PEER, USER, Note, read_note
+from gnndist.crew import Crew, LocalCrew, RankProcess, Start, start_process
+from gnndist.errors import (
+    FAILED,
+    INTERRUPTED,
+    STOPPED,
+    USER_MISTAKE,
+    GnndistError,
+    JobFailed,
+    JobStopped,
+)
+from gnndist.failures import DIVERGED, HOST, MEMORY, PEER, USER, Note, read_note
 from gnndist.status import BOARD_FILE, Board
 
 POLL_S = 0.05
@@ -35,39 +37,14 @@ LEAST_PATIENCE_S, PATIENCE_EPOCHS = 25.0, 5.0
 """how long no rank may move within an epoch: these seconds or epochs, whichever is longer"""
 CAUSE_S = 3.0
 """how long to look for the cause when a rank says that it lost another"""
+_HAPPENED = {MEMORY: "ran out of memory", PEER: "was cut off", HOST: "was lost"}
 STEP = ("forward", "backward", "update")
 """phases that take about as long in every epoch"""
 
 
-class Worker(Protocol):
-    """A rank's process."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
-
-
-Start = Callable[[Sequence[str], Mapping[str, str], Path], Worker]
-"""(arguments, environment, log file) → a rank's process, leader of a process group of its own"""
-
-
-def start_process(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Worker:
-    """`python -m gnndist ARGUMENTS`; only rank 0 speaks, what the others print goes to the log."""
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "gnndist", *arguments],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=None if environment["RANK"] == "0" else file,
-            stderr=file,
-            start_new_session=True,
-        )
-
-
 @dataclass(kw_only=True)
 class Supervisor:
-    """One job of local ranks."""
+    """One job of ranks."""
 
     arguments: Sequence[str]
     """of `python -m gnndist`"""
@@ -83,7 +60,10 @@ class Supervisor:
     on_restart: Callable[[str, int], None] = lambda message, attempt: None
     """told why, and which restart it is (from 1)"""
     start: Start = start_process
-    _workers: list[Worker] = field(default_factory=list)
+    """how a rank of this machine is started"""
+    crew: Crew | None = None
+    """who starts the ranks; None: all on this machine"""
+    _workers: Sequence[RankProcess] = ()
     _exits: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -113,38 +93,36 @@ class Supervisor:
         for note in folder.glob("note-*"):
             note.unlink()
         board = Board(folder / BOARD_FILE, self.ranks)
-        environment = {
-            **self.environment,
-            "WORLD_SIZE": str(self.ranks),
-            "LOCAL_WORLD_SIZE": str(self.ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "TORCHELASTIC_RESTART_COUNT": str(attempt),
-            LAUNCHED: str(os.getpid()),
-            BOARD: str(folder),
-        }
-        # The ranks meet at a store in this process, on a port that is free for certain.
-        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._workers, self._exits = [], {}
+        environment = {**self.environment, "TORCHELASTIC_RESTART_COUNT": str(attempt)}
+        crew = self.crew or LocalCrew(self.ranks, self.start)
+        self._workers, self._exits = (), {}
         try:
-            for rank in range(self.ranks):
-                place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_PORT": str(store.port)}
-                log = logs / f"rank-{rank}.log"
-                self._workers.append(self.start(self.arguments, environment | place, log))
-            self._watch(board, folder, logs, signals)
+            self._workers = self._started(crew, environment, folder, logs)
+            self._watch(board, folder, logs, signals, crew)
         finally:
             self._end_all()
+            crew.close()
+
+    def _started(
+        self, crew: Crew, environment: Mapping[str, str], folder: Path, logs: Path
+    ) -> Sequence[RankProcess]:
+        try:
+            return crew.start(self.arguments, environment, folder, logs)
+        except GnndistError as error:
+            raise _Failure(str(error), code=USER_MISTAKE, final=True) from error
 
     # --- watching -------------------------------------------------------------------------------
 
-    def _watch(self, board: Board, folder: Path, logs: Path, signals: "Signals") -> None:
+    def _watch(
+        self, board: Board, folder: Path, logs: Path, signals: "Signals", crew: Crew
+    ) -> None:
         """Return when every rank has ended well."""
         suspended: dict[int, float] = {}
         while True:
             self._pass_on(signals)
             self._reap()
             if any(code not in (0, STOPPED) for code in self._exits.values()):
-                self._fail(board, folder, logs, signals)
+                self._fail(board, folder, logs, signals, crew)
             if len(self._exits) == self.ranks:
                 if STOPPED in self._exits.values():
                     raise JobStopped(f"stopped after epoch {board.ranks[0].epoch}")
@@ -163,7 +141,7 @@ class Supervisor:
             signals.passed = signals.count
             for rank, worker in enumerate(self._workers):
                 if rank not in self._exits:
-                    _signal(worker.pid, signal.SIGTERM)
+                    worker.signal(signal.SIGTERM)
 
     def _reap(self) -> None:
         for rank, worker in enumerate(self._workers):
@@ -174,7 +152,7 @@ class Supervisor:
         now = time.monotonic()
         limit = min(SUSPENDED_S, self.timeout_s) if self.timeout_s else float("inf")
         for rank, worker in enumerate(self._workers):
-            if rank in self._exits or not _is_suspended(worker.pid):
+            if rank in self._exits or not worker.is_suspended():
                 since.pop(rank, None)
             elif now - since.setdefault(rank, now) > limit:
                 failure = _Failure(
@@ -198,10 +176,12 @@ class Supervisor:
     def _hangs(self, board: Board, logs: Path) -> NoReturn:
         rank = board.behind()
         running = [r for r in range(self.ranks) if r not in self._exits]
-        failure = _Failure(
-            f"{self._name(rank)} hangs ({board.ranks[rank]}): no rank has moved for "
-            f"{board.still_s():.0f} s; see {_log(logs, rank)}"
-        )
+        hosts = list(dict.fromkeys(self._workers[r].host for r in running))
+        still = f"no rank has moved for {board.still_s():.0f} s"
+        said = f"{self._name(rank)} hangs ({board.ranks[rank]}): {still}"
+        if len(hosts) > 1 and all(board.ranks[r].waits for r in running):
+            said += f" and all wait for one another: the network between {_listed(hosts)} is cut"
+        failure = _Failure(f"{said}; see {_log(logs, rank)}")
         self._dump(board, running)
         raise failure
 
@@ -209,11 +189,13 @@ class Supervisor:
         """Have ranks write to their logs what they are doing (`failures.as_rank` listens)."""
         for rank in ranks:
             if board.ranks[rank].phase != "start":
-                _signal(self._workers[rank].pid, signal.SIGUSR1)
-            _signal(self._workers[rank].pid, signal.SIGCONT)
+                self._workers[rank].signal(signal.SIGUSR1)
+            self._workers[rank].signal(signal.SIGCONT)
         time.sleep(0.5)
 
-    def _fail(self, board: Board, folder: Path, logs: Path, signals: "Signals") -> NoReturn:
+    def _fail(
+        self, board: Board, folder: Path, logs: Path, signals: "Signals", crew: Crew
+    ) -> NoReturn:
         """Find the rank whose failure caused the others'."""
         deadline = time.monotonic() + CAUSE_S
         while True:
@@ -221,12 +203,12 @@ class Supervisor:
             bad = {rank: code for rank, code in self._exits.items() if code not in (0, STOPPED)}
             notes = {rank: read_note(folder, rank) for rank in bad}
             causes = [rank for rank, note in notes.items() if note is None or note.kind != PEER]
-            if causes or time.monotonic() > deadline:
+            if causes or (time.monotonic() > deadline and not crew.expects_news()):
                 break
             time.sleep(POLL_S)
         if signals.count and all(bad[rank] == -signal.SIGTERM for rank in causes):
             raise JobStopped("stopped before training began")
-        suspended = [r for r in range(self.ranks) if _is_suspended(self._workers[r].pid)]
+        suspended = [r for r in range(self.ranks) if self._workers[r].is_suspended()]
         rank = (causes or suspended or list(bad))[0]
         status = board.ranks[rank]
         note, code = notes.get(rank), bad.get(rank, 0)
@@ -239,9 +221,8 @@ class Supervisor:
             raise _Failure(f"{self._name(rank)} exited with code {code} {where}")
         raise _Failure(f"{self._name(rank)} is suspended (SIGSTOP) {where}")
 
-    @staticmethod
-    def _name(rank: int) -> str:
-        return f"rank {rank} on {platform.node()}"
+    def _name(self, rank: int) -> str:
+        return f"rank {rank} on {self._workers[rank].host}"
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -249,9 +230,7 @@ class Supervisor:
         """Kill what still runs, and whatever it started."""
         for rank, worker in enumerate(self._workers):
             if rank not in self._exits:
-                _signal(worker.pid, signal.SIGKILL)
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(worker.pid, signal.SIGKILL)
+                worker.end()
         deadline = time.monotonic() + 10
         while len(self._exits) < len(self._workers) and time.monotonic() < deadline:
             self._reap()
@@ -291,7 +270,7 @@ class _Failure(Exception):
             return cls(f"{note.message} ({name}, {status})", code=USER_MISTAKE, final=True)
         if note.kind == DIVERGED:
             return cls(f"training diverged: {note.message}", final=True)
-        what = {MEMORY: "ran out of memory", PEER: "was cut off"}.get(note.kind, "failed")
+        what = _HAPPENED.get(note.kind, "failed")
         return cls(f"{name} {what} ({status}): {note.message}; see {log}")
 
 
@@ -299,21 +278,13 @@ def _log(logs: Path, rank: int) -> Path:
     return logs / f"rank-{rank}.log"
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
 def _signal_name(number: int) -> str:
     name = signal.Signals(number).name
     return f"{name} (the kernel does this when memory runs out)" if name == "SIGKILL" else name
 
 
-def _is_suspended(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-    except psutil.Error:
-        return False
+def _listed(hosts: Sequence[str]) -> str:
+    return f"{', '.join(hosts[:-1])} and {hosts[-1]}"
 
 
 @dataclass
