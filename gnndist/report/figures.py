@@ -88,6 +88,7 @@ def split_curves(runs: Sequence[RunRecord], split: str, metric: str) -> Figure:
                     "y": [_number(run.best[key])],
                     "name": f"{run.name}, best",
                     "hoverinfo": "skip",
+                    "cliponaxis": False,
                     "marker": {"size": 9, "color": color_of(k)}
                     | {"line": {"color": "#fff", "width": 1.5}},
                 }
@@ -248,9 +249,11 @@ def _curves(traces: list[dict[str, Any]], unit: str = "") -> Figure:
     """Lines over epochs."""
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
     axis |= {"automargin": True}
+    epochs = [epoch for trace in traces for epoch in trace["x"]] or [1]
+    ends = [min(epochs), max(epochs)] if min(epochs) < max(epochs) else [0, max(epochs) + 1]
     layout = _layout() | {
         "hovermode": "x unified",
-        "xaxis": axis | {"title": {"text": "epoch"}},
+        "xaxis": axis | {"title": {"text": "epoch"}, "range": ends},
         "yaxis": axis | {"title": {"text": unit}},
     }
     return {"data": traces, "layout": layout}
@@ -264,6 +267,7 @@ def _line(
     return {
         "type": "scatter",
         "mode": "lines" if len(points) > 1 else "markers",
+        "cliponaxis": len(points) > 1,
         "name": name,
         "x": [epoch for epoch, _ in points],
         "y": [value for _, value in points],

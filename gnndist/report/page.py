@@ -145,6 +145,7 @@ def traffic_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     ]
     if len(runs) == 1 and charts:
         both = figures.sent_and_received(runs[0])
+        both["layout"]["height"] = charts[0].figure["layout"]["height"]
         charts.append(Chart("sent-received", "Sent and received by rank", both))
     return charts
 
