@@ -12,6 +12,7 @@ from gnndist.failures import as_rank
 
 VERBS = {
     "partition": "Turn a graph into a store that any number of ranks can train from.",
+    "inspect": "Predict balance, traffic, memory and epoch time for numbers of ranks.",
     "train": "Train a model from a store on any number of ranks.",
     "evaluate": "Recompute a run's metrics from its saved model.",
     "predict": "Write a run's predictions in the original order.",

@@ -35,8 +35,9 @@ def _partition(store: Store, found: Inspection) -> Iterator[str]:
         advice = "use fewer ranks"
         if method in ("random", "natural"):
             advice = f"partition with --method metis instead of {method}, or {advice}"
+        which = "all" if len(more) == found.ranks else f"{len(more)} of {found.ranks}"
         yield (
-            f"{len(more)} of {found.ranks} ranks read a halo larger than what they own (rank "
+            f"{which} ranks read a halo larger than what they own (rank "
             f"{worst}: {found.halo[worst]:,} against {found.owned[worst]:,} vertices): {advice}"
         )
 

@@ -40,15 +40,16 @@ class Costs:
 
     def transport(self, pairs: NDArray[np.int64], message_bytes: int) -> Seconds:
         """[ranks] seconds of an exchange's own work, sending and receiving."""
-        peers = (pairs > 0).sum(axis=0) + (pairs > 0).sum(axis=1)
+        messages = (pairs > 0).sum(axis=0) + (pairs > 0).sum(axis=1)
         moved = (pairs.sum(axis=0) + pairs.sum(axis=1)) * message_bytes
-        calls: Seconds = self.wire.core_s_per_message * peers
+        calls: Seconds = self.wire.core_s_per_message * np.maximum(messages - 2.0, 0.0)
+        calls += np.where(messages > 0, self.wire.core_s_per_exchange, 0.0)
         return calls + self.wire.core_s_per_byte * moved
 
     def _product(self, op: Product, sizes: RankSizes) -> Seconds:
         if op.rows is None:
             return np.zeros(sizes.ranks)
-        each = self.rates.product(op.k, op.n, inner=op.inner, dtype=self.dtype)
+        each: float = self.rates.product(op.k, op.n, inner=op.inner, dtype=self.dtype)
         seconds: Seconds = op.flops * each * op.rows.of(sizes)
         return seconds
 

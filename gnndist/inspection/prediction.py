@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -157,9 +158,4 @@ def inspect_store(
 
 
 def _train(store: Store, runs: Counts) -> Counts:
-    return np.array(
-        [
-            np.count_nonzero(store.split(int(a), int(b)) == 1)
-            for a, b in zip(runs[:-1], runs[1:], strict=True)
-        ]
-    )
+    return np.array([np.count_nonzero(store.split(int(a), int(b)) == 1) for a, b in pairwise(runs)])

@@ -26,6 +26,8 @@ from gnndist.inspection.operations import (
 )
 
 Seconds = NDArray[np.float64]
+KINDS = ("dense", "sparse", "elementwise", "transport", "overhead")
+"""of work: products, gathers, the rest on vertices, messages' own, what does not grow"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Epoch:
     epoch_s: float
     """of the slowest rank; all end together"""
     work_s: dict[str, Seconds]
-    """by kind: dense, sparse, elementwise, transport (messages' own work), overhead"""
+    """by kind, of `KINDS`"""
     wait_s: Seconds
     """blocked on messages that had not arrived"""
     reduce_s: Seconds
@@ -53,14 +55,14 @@ class _Clock:
     """Where every rank stands."""
 
     now: Seconds
-    departed: dict[int, tuple[Seconds, Depart]] = field(default_factory=dict)
     wait: Seconds
     reduce: Seconds
-    work: dict[str, Seconds] = field(default_factory=dict)
+    work: dict[str, Seconds]
+    departed: dict[int, tuple[Seconds, Depart]] = field(default_factory=dict)
 
     def spend(self, kind: str, seconds: Seconds) -> None:
         self.now = self.now + seconds
-        self.work[kind] = self.work.get(kind, 0.0) + seconds
+        self.work[kind] = self.work[kind] + seconds
 
 
 def simulate(trace: StepTrace, sizes: RankSizes, costs: Costs, network: Network) -> Epoch:
@@ -68,7 +70,12 @@ def simulate(trace: StepTrace, sizes: RankSizes, costs: Costs, network: Network)
     ranks = sizes.ranks
     hosts = np.array(network.host(ranks))
     share = _Sharing(hosts, costs.cores)
-    clock = _Clock(now=np.zeros(ranks), wait=np.zeros(ranks), reduce=np.zeros(ranks))
+    clock = _Clock(
+        now=np.zeros(ranks),
+        wait=np.zeros(ranks),
+        reduce=np.zeros(ranks),
+        work={kind: np.zeros(ranks) for kind in KINDS},
+    )
     overhead = np.full(ranks, costs.overhead_s / max(len(trace.operations), 1))
     for op in trace.operations:
         clock.spend("overhead", share.serial(overhead))

@@ -24,7 +24,9 @@ from gnndist.kernels import compile_kernels
 
 BIG = 1 << 24
 """bytes of the messages whose bandwidth is measured"""
-TRIES = 7
+MANY = 32
+"""messages at a time from which the cost of one is told"""
+TRIES = 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,10 @@ class Wire:
 
     latency: float
     """seconds of an exchange of two tiny messages, there and back at the same time"""
+    core_s_per_exchange: float
+    """seconds of a core for an exchange with one rank, besides its bytes"""
     core_s_per_message: float
-    """seconds of a core to send or receive a message of no bytes"""
+    """seconds of a core for each further message sent or received"""
     reduce_s: float
     """seconds of one step of an all-reduce's ring"""
     core_s_per_byte: float
@@ -78,15 +82,17 @@ def _work(meeting: str, out: str, rank: int) -> None:
     comm = ProcessComm()
     comm.all_reduce(torch.zeros(1))
     resident = psutil.Process().memory_info().rss
-    tiny, message = _exchange(comm, 64)
+    tiny, one = _exchange(comm, 64)
+    _, many = _best(lambda: _messages(comm, MANY), 5)
     big, core = _exchange(comm, BIG)
     small = torch.zeros(16)
     reduce = _best(lambda: comm.all_reduce(small), 20)[0]
     wire = Wire(
         latency=tiny,
-        core_s_per_message=message / 2,
+        core_s_per_exchange=one,
+        core_s_per_message=max(many - one, 0.0) / (2 * (MANY - 1)),
         reduce_s=reduce / 2,
-        core_s_per_byte=max(core - message, 0.0) / (2 * BIG),
+        core_s_per_byte=max(core - one, 0.0) / (2 * BIG),
         bandwidth=BIG / max(big - tiny, 1e-9),
         process_bytes=resident,
     )
@@ -103,6 +109,16 @@ def _exchange(comm: ProcessComm, nbytes: int) -> tuple[float, float]:
     sends, receives = [nothing, nothing], [nothing, nothing]
     sends[1 - comm.rank], receives[1 - comm.rank] = mine, other
     return _best(lambda: comm.start(sends, receives).wait(), 20 if nbytes < BIG else 1)
+
+
+def _messages(comm: ProcessComm, count: int) -> None:
+    """So many tiny messages each way at the same time."""
+    peer = 1 - comm.rank
+    mine, other = torch.zeros(count, 64), torch.zeros(count, 64)
+    sends = [dist.P2POp(dist.isend, mine[at], peer) for at in range(count)]
+    receives = [dist.P2POp(dist.irecv, other[at], peer) for at in range(count)]
+    for work in dist.batch_isend_irecv([*receives, *sends]):
+        work.wait()
 
 
 def _best(call: Callable[[], object], times: int) -> tuple[float, float]:
