@@ -11,6 +11,7 @@ import click
 from gnndist import job
 from gnndist.cli.console import result_table, say, seeds_table
 from gnndist.cli.live import EpochView
+from gnndist.cli.long_help import LongHelp
 from gnndist.cli.options import config_options, given
 from gnndist.cli.profile_table import show_profile
 from gnndist.errors import STOPPED, ConfigError
@@ -32,8 +33,27 @@ from gnndist.training.seeds import train_seeds
 
 Progress = Callable[[dict[str, Any]], None]
 
+USUAL = (
+    *("ranks", "out", "overwrite", "resume", "files", "seeds", "max_restarts"),
+    *("model", "layers", "hidden", "dropout", "norm", "epochs", "seed", "lr", "weight_decay"),
+    *("eval_every", "checkpoint_every", "device", "threads", "profile"),
+)
+"""options that --help lists; --help-all lists all"""
+SECTIONS = {
+    "model": "Model",
+    "epochs": "Training",
+    "optimizer": "Optimiser",
+    "schedule": "Learning rate",
+    "eval_every": "Evaluation",
+    "checkpoint_every": "Checkpoints",
+    "dtype": "Machine",
+    "linear_first": "Exact savings (results do not depend on them)",
+    "profile": "Records",
+}
+"""the option at which a section of --help-all begins"""
 
-@click.command()
+
+@click.command(cls=LongHelp, usual=USUAL, sections=SECTIONS)
 @click.argument("store", type=click.Path(path_type=Path), required=False)
 @click.option("--ranks", type=click.IntRange(min=1), help="worker processes  [1, or as before]")
 @click.option("--out", type=click.Path(path_type=Path), help="run directory to make")
@@ -44,14 +64,14 @@ Progress = Callable[[dict[str, Any]], None]
     "files",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="TOML file of options, such as a recipe; of several, the later ones win",
+    help="TOML file of options; of several, later ones win",
 )
 @click.option("--seeds", type=click.IntRange(min=1), help="trainings, each with its seed  [1]")
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
     default=0,
-    help="times to bring a failed job back from its last checkpoint  [0]",
+    help="of a failed job, from its last checkpoint  [0]",
 )
 @config_options(TrainConfig)
 def command(
@@ -72,8 +92,8 @@ def command(
       gnndist train stores/digits --ranks 2 --out runs/digits
       gnndist train stores/cora --config datasets/cora/gcn.toml --seeds 10 --out runs/cora
       gnndist train --resume runs/digits --ranks 4
-    Inside torchrun (or whatever sets RANK and WORLD_SIZE) it joins that job. SIGTERM and SIGINT
-    (Ctrl-C) let the epoch finish, save it and exit with code 75.
+    Inside torchrun (or whatever sets RANK and WORLD_SIZE) it joins that job. SIGTERM and
+    SIGINT (Ctrl-C) let the epoch finish, save it and exit with code 75.
     """
     if (out is None) == (resume is None):
         raise ConfigError("train needs --out (a new run directory) or --resume (one to continue)")
@@ -140,6 +160,8 @@ def _work(
                 yield lambda line: None
                 return
             title = f"{its.model} on {opened.path.name}, {comm.world} ranks, seed {its.seed}"
+            if all_seeds:
+                say(f"seed {its.seed}")
             shown = EpochView(title, its.epochs, opened.manifest.task)
             with shown.shown():
                 yield shown

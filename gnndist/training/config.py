@@ -39,7 +39,7 @@ class TrainConfig:
     hops: int = option(0, "propagation steps (sgc, appnp; 0: 2 for sgc, 10 for appnp)", low=0)
     teleport: float = option(0.1, "probability of returning to the start (appnp)", low=0, high=1)
     epochs: int = option(200, "synchronous passes over the whole graph", low=1, may_change=True)
-    seed: int = option(0, "seed of the initial weights and the dropout masks", low=0)
+    seed: int = option(0, "of the initial weights and the dropout masks", low=0)
     label_smoothing: float = option(0.0, "share of the target spread evenly", low=0, high=1)
     class_weights: str = option(
         "none", "of the loss: none, balanced, or a number a class, separated by commas"
@@ -74,9 +74,7 @@ class TrainConfig:
     device: str = option(
         "auto", "where to compute", allowed=("auto", "cpu", "cuda"), may_change=True
     )
-    threads: int = option(
-        0, "threads a rank (0: the machine's cores shared out)", low=0, may_change=True
-    )
+    threads: int = option(0, "threads a rank (0: the cores shared out)", low=0, may_change=True)
     timeout: float = option(
         600.0,
         "seconds that ranks wait for one another (0: for ever); short epochs make it less",
