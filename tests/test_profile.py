@@ -17,7 +17,8 @@ from gnndist.ranges import EPOCH, POST, WAIT
 from gnndist.store import Store, write_store
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
-from gnndist.training.profile import Flight, Profile, ProfiledComm, Watchers
+from gnndist.training.profile import Profile
+from gnndist.training.profiled_comm import Flight, ProfiledComm, Watchers
 from gnndist.training.run import train_rank
 from gnndist.training.rundir import RunDir
 

@@ -19,7 +19,7 @@ from gnndist.cli import cli
 from gnndist.comm import Comm
 from gnndist.errors import GnndistError, RunError
 from gnndist.report import page, read_runs, report
-from gnndist.report.figures import rank_times, traffic
+from gnndist.report.rank_charts import rank_times, traffic
 from gnndist.store import Store, write_store
 from gnndist.training.breakdown import PARTS, EpochParts
 from gnndist.training.config import TrainConfig

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from gnndist.cli.console import console, say
 from gnndist.graph import SPLITS
-from gnndist.report.record import RunRecord, find_runs, read_run
+from gnndist.report.reading import find_runs, read_run
+from gnndist.report.record import RunRecord
 from gnndist.units import duration, size
 
 WIDE = 140

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import gnndist
 from gnndist.errors import RunError
 from gnndist.extras import need
-from gnndist.report import figures, tables
-from gnndist.report.record import RunRecord, read_runs
+from gnndist.report import curves, rank_charts, style, tables
+from gnndist.report.reading import read_runs
+from gnndist.report.record import RunRecord
 
 TEMPLATE = "report.html"
 
@@ -22,7 +23,7 @@ class Chart(NamedTuple):
     name: str
     """its id in the page"""
     title: str
-    figure: figures.Figure
+    figure: style.Figure
     note: str = ""
     wide: bool = False
 
@@ -62,7 +63,7 @@ def render(runs: Sequence[RunRecord], title: str | None = None) -> str:
     text: str = template.render(
         title=title or (runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"),
         runs=runs,
-        colors=[figures.color_of(k) for k in range(len(runs))],
+        colors=[style.color_of(k) for k in range(len(runs))],
         single=runs[0] if len(runs) == 1 else None,
         version=gnndist.__version__,
         written=datetime.now(),
@@ -86,11 +87,11 @@ def curve_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     trained = [run for run in runs if run.lines]
     if not trained:
         return []
-    charts = [Chart("loss", "Training loss", figures.loss_curves(runs))]
+    charts = [Chart("loss", "Training loss", curves.loss_curves(runs))]
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     if len(runs) == 1:
         charts += [
-            Chart(f"metric-{name}", _title(name), figures.metric_curves(runs[0], name))
+            Chart(f"metric-{name}", _title(name), curves.metric_curves(runs[0], name))
             for name in metrics
         ]
     else:
@@ -98,14 +99,14 @@ def curve_charts(runs: Sequence[RunRecord]) -> list[Chart]:
             Chart(
                 f"{split}-{metrics[0]}",
                 f"{_title(metrics[0])}, {split}",
-                figures.split_curves(runs, split, metrics[0]),
+                curves.split_curves(runs, split, metrics[0]),
                 "dot: the best epoch by validation",
             )
             for split in ("valid", "test", "train")
             if metrics
         ]
     if any(line.get("lr") != run.lines[0].get("lr") for run in trained for line in run.lines):
-        charts.append(Chart("lr", "Learning rate", figures.learning_rates(runs)))
+        charts.append(Chart("lr", "Learning rate", curves.learning_rates(runs)))
     return charts
 
 
@@ -114,23 +115,23 @@ def time_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     charts = []
     if any(run.lines for run in runs):
         note = "as the slowest rank saw it; the first, which warms up, may be beyond the axis"
-        charts.append(Chart("epoch-time", "Time of an epoch", figures.epoch_times(runs), note))
+        charts.append(Chart("epoch-time", "Time of an epoch", curves.epoch_times(runs), note))
     if any(run.ranks for run in runs):
         note = "mean over epochs; a rank's reduce includes waiting for the slowest rank"
-        charts.append(Chart("rank-time", "Time by rank", figures.rank_times(runs), note))
+        charts.append(Chart("rank-time", "Time by rank", rank_charts.rank_times(runs), note))
     tallest = max((chart.figure["layout"]["height"] for chart in charts), default=0)
     for chart in charts:  # side by side
         chart.figure["layout"]["height"] = tallest
     if any(run.profile and all(run.profile) for run in runs):
         note = "mean of the profiled epochs; the parts of a rank sum to its epoch"
-        figure = figures.profile_times(runs)
+        figure = rank_charts.profile_times(runs)
         charts.append(Chart("profile", "Profile by rank", figure, note, wide=True))
     return charts
 
 
 def traffic_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     """Who sends how much to whom, all on one scale; runs that send the same share a chart."""
-    peak = figures.peak_traffic(runs)
+    peak = rank_charts.peak_traffic(runs)
     alike: dict[str, list[RunRecord]] = {}
     for run in runs:
         if len(run.ranks) > 1:
@@ -139,19 +140,19 @@ def traffic_charts(runs: Sequence[RunRecord]) -> list[Chart]:
         Chart(
             f"traffic-{k}",
             "Traffic of an epoch" if len(runs) == 1 else ", ".join(run.name for run in group),
-            figures.traffic(group[0], peak),
+            rank_charts.traffic(group[0], peak),
         )
         for k, group in enumerate(alike.values())
     ]
     if len(runs) == 1 and charts:
-        both = figures.sent_and_received(runs[0])
+        both = rank_charts.sent_and_received(runs[0])
         both["layout"]["height"] = charts[0].figure["layout"]["height"]
         charts.append(Chart("sent-received", "Sent and received by rank", both))
     return charts
 
 
 def _title(metric: str) -> str:
-    words = figures.words(metric)
+    words = style.words(metric)
     return words[0].upper() + words[1:]
 
 
