@@ -106,38 +106,37 @@ class Log:
         return Logged()
 
 
-class Noting(torch.autograd.Function):
-    """The identity; notes when it runs."""
+def noting(events: list[str], sizes: dict[int, str], kernels: Any) -> Any:
+    """The kernels; they note which side's sources they work on."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, events: list[str], note: str) -> Tensor:
-        ctx.events, ctx.note = events, note
-        events.append(note)
-        return x.view_as(x)
+    def forward(csr: Any, *inputs: Any, **options: Any) -> Any:
+        events.append(sizes[csr.num_cols])
+        return kernels.forward(csr, *inputs, **options)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        ctx.events.append(f"{ctx.note} backward")
-        return grad, None, None
+    def backward(csr: Any, *inputs: Any, **options: Any) -> Any:
+        events.append(f"{sizes[csr.num_cols]} backward")
+        return kernels.backward(csr, *inputs, **options)
+
+    return type(kernels)(forward, backward)
 
 
-def events_of(comm: Comm, kind: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def events_of(comm: Comm, kind: str) -> list[str]:
     events: list[str] = []
     graph = star()
-    view: RankGraph = rank_graph(Log(comm, events), graph, even_runs(10, 2))
+    view: RankGraph = rank_graph(Log(comm, events), graph, np.array([0, 4, 10]))
     layer = getattr(nn, kind)(IN, OUT, heads=HEADS).double()
-    scores, sides = layer.scores, iter(["owned", "halo"])
-    layer.scores = lambda *a: Noting.apply(scores(*a), events, next(sides))
+    sizes = {view.num_columns: "owned", 6 if comm.rank == 0 else 0: "halo"}
+    kernels = noting(events, sizes, layer.kernels)
+    noted = type(f"Noting{kind}", (type(layer),), {"kernels": kernels})
+    layer.__class__ = noted
     x = torch.from_numpy(graph.features).double()[view.columns].requires_grad_()
     layer(view, x).sum().backward()
     return events
 
 
 @pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv"])
-def test_attention_exchanges_beside_its_work_on_owned_neighbours(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for events in run_threads(events_of, 2, kind, monkeypatch):
+def test_attention_exchanges_beside_its_work_on_owned_neighbours(kind: str) -> None:
+    for events in run_threads(events_of, 2, kind):
         assert events == [
             "start",
             "owned",

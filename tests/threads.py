@@ -22,7 +22,7 @@ class _World:
         self.size = size
         self.barrier = threading.Barrier(size, timeout=TIMEOUT_S)
         self.slots: list[Any] = [None] * size
-        self.mail: dict[tuple[int, int], queue.Queue[Tensor]] = {
+        self.mail: dict[tuple[int, int], queue.Queue[Tensor | None]] = {
             (a, b): queue.Queue() for a in range(size) for b in range(size)
         }
 
@@ -35,6 +35,8 @@ class _Arrivals:
         for peer, buffer in enumerate(self._receives):
             if buffer.numel():
                 sent = self._world.mail[peer, self._rank].get(timeout=TIMEOUT_S)
+                if sent is None:
+                    raise threading.BrokenBarrierError(f"rank {peer} has failed")
                 assert sent.shape == buffer.shape
                 buffer.copy_(sent)
         self._receives = ()
@@ -82,6 +84,8 @@ def run_threads(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
             return work(comm, *args)
         except BaseException:
             shared.barrier.abort()
+            for peer in range(world):
+                shared.mail[index, peer].put(None)
             raise
 
     with ThreadPoolExecutor(world) as pool:

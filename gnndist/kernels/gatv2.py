@@ -399,7 +399,7 @@ def gatv2_backward(
     def task(first: int, last: int) -> None:
         destinations(*by_destination, first * SUM_ROWS, min(last * SUM_ROWS, rows))
 
-    run_chunks(task, even_chunks(blocks, blocks))
+    run_chunks(task, even_chunks(blocks, max(blocks, 1)))
     transposed, positions = csr.transpose_positions()
     indptr, indices, _ = transposed.arrays()
     grad_x = x.new_empty(x.shape)

@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gnndist.neighbours import Neighbourhood, Neighbours
+from gnndist.kernels import gat_backward, gat_forward, gatv2_backward, gatv2_forward
+from gnndist.neighbours import Neighbourhood
 from gnndist.nn.arguments import at_least, finite, probability
-from gnndist.nn.attention import EdgeDropout, Side, attend, combine
+from gnndist.nn.attention import Attention, Kernels
 from gnndist.rankgraph import RankGraph
 
 
@@ -36,6 +36,8 @@ class _Attention(nn.Module, ABC):
         super().__init__()
         at_least(1, in_channels=in_channels, out_channels=out_channels, heads=heads)
         probability(dropout=dropout)
+        if dropout == 1:
+            raise ValueError("dropout = 1: allowed are 0 to less than 1, which leaves some edges")
         finite(negative_slope=negative_slope)
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -55,24 +57,33 @@ class _Attention(nn.Module, ABC):
     def targets(self, graph: RankGraph, h: Tensor, sources: Tensor) -> Tensor:
         """What scores need of each destination, [n_out, …]."""
 
+    @property
     @abstractmethod
-    def scores(self, sources: Tensor, targets: Tensor, edges: Neighbours) -> Tensor:
-        """[E, heads] from sources [s, heads, out_channels] and `targets`."""
+    def kernels(self) -> Kernels:
+        """This kind's."""
+
+    @abstractmethod
+    def inputs(self, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the kernels take, from sources [s, heads, out_channels] and `targets`."""
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         around = graph.neighbourhood(h.dtype, self_loops=self.add_self_loops)
         dropout = None
         if self.training and self.dropout > 0:
-            dropout = EdgeDropout(self.dropout, graph.clock.next_key())
+            dropout = self.dropout, graph.clock.next_key()
         sources = self.sources(h)
         arrive = self._exchange(graph, around, h, sources)
         targets = self.targets(graph, h, sources)
-        sides = [self._side(sources, targets, around.owned, dropout)]
+        attention = Attention(self.kernels, self.negative_slope, dropout)
+        attention.take_in(around.owned, *self.inputs(self._by_head(sources), targets))
         if arrive is not None:
-            sides.append(self._side(arrive(), targets, around.halo, dropout))
-        out = combine(sides)
+            attention.take_in(around.halo, *self.inputs(self._by_head(arrive()), targets))
+        out = attention.result()
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         return out if self.bias is None else out + self.bias
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        return rows.view(-1, self.heads, self.out_channels)
 
     def _exchange(
         self, graph: RankGraph, around: Neighbourhood, h: Tensor, sources: Tensor
@@ -88,14 +99,12 @@ class _Attention(nn.Module, ABC):
             return lambda: self.sources(features)
         return around.exchange(sources).wait
 
-    def _side(
-        self, sources: Tensor, targets: Tensor, edges: Neighbours, dropout: EdgeDropout | None
-    ) -> Side:
-        values = sources.view(-1, self.heads, self.out_channels)
-        return attend(self.scores(values, targets, edges), values, edges, dropout)
-
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
+
+
+_GAT = Kernels(gat_forward, gat_backward)
+_GATV2 = Kernels(gatv2_forward, gatv2_backward)
 
 
 class GATConv(_Attention):
@@ -127,7 +136,7 @@ class GATConv(_Attention):
     Raises
     ------
     ValueError
-        a width or `heads` below 1, `dropout` outside 0 … 1, a slope that is not finite.
+        a width or `heads` below 1, `dropout` outside 0 … 1 or 1 itself, a slope that is not finite.
     """
 
     def __init__(
@@ -162,13 +171,14 @@ class GATConv(_Attention):
         return out
 
     def targets(self, graph: RankGraph, h: Tensor, sources: Tensor) -> Tensor:
-        own = graph.own(sources).view(-1, self.heads, self.out_channels)
-        return (own * self.att_dst).sum(-1)
+        return (self._by_head(graph.own(sources)) * self.att_dst).sum(-1)
 
-    def scores(self, sources: Tensor, targets: Tensor, edges: Neighbours) -> Tensor:
-        from_sources = (sources * self.att_src).sum(-1)
-        e = from_sources[edges.column] + targets[edges.row]
-        return F.leaky_relu(e, self.negative_slope)
+    @property
+    def kernels(self) -> Kernels:
+        return _GAT
+
+    def inputs(self, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return sources, (sources * self.att_src).sum(-1), targets
 
 
 class GATv2Conv(_Attention):
@@ -231,11 +241,14 @@ class GATv2Conv(_Attention):
 
     def targets(self, graph: RankGraph, h: Tensor, sources: Tensor) -> Tensor:
         own = graph.own(sources) if self.share_weights else self.lin_r(graph.own(h))
-        return own.view(-1, self.heads, self.out_channels)
+        return self._by_head(own)
 
-    def scores(self, sources: Tensor, targets: Tensor, edges: Neighbours) -> Tensor:
-        e = sources[edges.column] + targets[edges.row]
-        return (F.leaky_relu(e, self.negative_slope) * self.att).sum(-1)
+    @property
+    def kernels(self) -> Kernels:
+        return _GATV2
+
+    def inputs(self, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return sources, targets, self.att[0]
 
 
 def glorot(weight: Tensor) -> None:
