@@ -131,6 +131,9 @@ def test_a_profiled_comm_changes_nothing_and_meters_alike(tmp_path: Path) -> Non
             used.watch(True)  # every exchange watched by a thread; nothing recorded
         config = TrainConfig(hidden=6, epochs=4, device="cpu")
         trainer = Trainer.create(Store.open(tmp_path / "store"), config, used, CPU)
+        with torch.no_grad():  # threads share the generator that the weights come from
+            for parameter in trainer.model.parameters():
+                parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         found = [trainer.step(epoch) for epoch in range(1, 5)]
         return found, used.meter.bytes_to, used.meter.messages_sent
 
