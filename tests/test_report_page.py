@@ -102,6 +102,7 @@ def test_one_run(runs: Path) -> None:
     assert count('class="trace bars', chart(dom, "rank-time")) == 3
     assert count('class="point"', chart(dom, "rank-time")) >= 9
     assert count('class="trace bars', chart(dom, "profile")) == len(PARTS)
+    assert "hidden behind other work: 0.5 ms to 0.5 ms" in dom
     heat = chart(dom, "traffic-0")
     assert count('class="hm"', heat) == 1
     assert count("<image", heat) == 1

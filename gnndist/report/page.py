@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import gnndist
@@ -13,6 +14,7 @@ from gnndist.extras import need
 from gnndist.report import curves, rank_charts, style, tables
 from gnndist.report.reading import read_runs
 from gnndist.report.record import RunRecord
+from gnndist.units import duration
 
 TEMPLATE = "report.html"
 
@@ -123,7 +125,16 @@ def time_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     for chart in charts:  # side by side
         chart.figure["layout"]["height"] = tallest
     if any(run.profile and all(run.profile) for run in runs):
-        note = "mean of the profiled epochs; the parts of a rank sum to its epoch"
+        hidden = [
+            fmean(epoch["hidden_s"] for epoch in epochs)
+            for run in runs
+            for epochs in run.profile
+            if epochs
+        ]
+        note = (
+            "mean of the profiled epochs; the parts of a rank sum to its epoch. Beside them, exchange "
+            f"hidden behind other work: {duration(min(hidden))} to {duration(max(hidden))} a rank"
+        )
         figure = rank_charts.profile_times(runs)
         charts.append(Chart("profile", "Profile by rank", figure, note, wide=True))
     return charts
