@@ -22,7 +22,7 @@ from gnndist.training.config import TrainConfig
 from gnndist.training.diverged import Diverged, find_origin
 from gnndist.training.gradients import broadcast_state, sum_gradients
 from gnndist.training.keeper import Keeper
-from gnndist.training.objective import make_objective
+from gnndist.training.objective import make_objective, total_count
 from gnndist.training.optim import Schedule, clip_gradients, make_optimizer
 from gnndist.training.shard import Shard, load_shard
 from gnndist.training.tally import Tally
@@ -126,8 +126,7 @@ class Trainer:
         kind = task(store.manifest.task)
         classes = store.manifest.num_classes
         objective = make_objective(config, store.manifest.task, labels, classes, comm)
-        count = kind.loss_count(labels, objective)
-        comm.all_reduce(count)
+        count = total_count(kind, labels, objective, comm)
         optimizer = make_optimizer(model, config)
         return cls(
             config=config,
@@ -141,7 +140,7 @@ class Trainer:
             x=graph.constant if graph.constant is not None else shard.features,
             labels=labels,
             objective=objective,
-            count=float(count),
+            count=count,
             status=status,
         )
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnndist.comm import Comm
 from gnndist.errors import ConfigError
-from gnndist.tasks import Objective
+from gnndist.tasks import Objective, Task
 from gnndist.training.config import TrainConfig
 
 
@@ -40,6 +40,21 @@ def make_objective(
     elif config.class_weights != "none":
         weight = given_weights(config.class_weights, num_classes)
     return Objective(label_smoothing=config.label_smoothing, class_weight=weight)
+
+
+def total_count(task: Task, labels: Tensor, objective: Objective, comm: Comm) -> float:
+    """What the loss is divided by, over all ranks.
+
+    Raises
+    ------
+    ConfigError
+        if that is 0: no training label, or only ones of weight 0.
+    """
+    count = task.loss_count(labels, objective)
+    comm.all_reduce(count)
+    if not count > 0:
+        raise ConfigError("no training label has a weight above 0: the loss needs at least one")
+    return float(count)
 
 
 def given_weights(text: str, num_classes: int) -> Tensor:
