@@ -132,8 +132,8 @@ def time_charts(runs: Sequence[RunRecord]) -> list[Chart]:
             if epochs
         ]
         note = (
-            "mean of the profiled epochs; the parts of a rank sum to its epoch. Beside them, exchange "
-            f"hidden behind other work: {duration(min(hidden))} to {duration(max(hidden))} a rank"
+            "mean of the profiled epochs; the parts of a rank sum to its epoch. Beside them, "
+            f"exchange hidden behind other work: {duration(min(hidden))} to {duration(max(hidden))}"
         )
         figure = rank_charts.profile_times(runs)
         charts.append(Chart("profile", "Profile by rank", figure, note, wide=True))
