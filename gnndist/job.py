@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from gnndist.crew import Start, start_process
+from gnndist.crew import Crew, LocalCrew, Start, start_process
 from gnndist.errors import USER_MISTAKE, ConfigError, JobFailed, JobStopped
+from gnndist.hosts import Connect, Hosts, HostsCrew, forwarded, run_shell
 from gnndist.launch import pick_device, worker_environment
 from gnndist.store import Store
 from gnndist.supervisor import Supervisor
@@ -17,7 +18,7 @@ from gnndist.training.checkpoint import Checkpoints
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import make_model
 from gnndist.training.rundir import METRICS, RunDir
-from gnndist.training.shard import check_ranks
+from gnndist.training.shard import check_ranks, check_trainable
 from gnndist.training.state import check_fits, check_same_config
 from gnndist.training.tensorboard import check_tensorboard
 
@@ -35,8 +36,10 @@ def train(
     max_restarts: int = 0,
     say: Say = print,
     start: Start = start_process,
+    hosts: Hosts | None = None,
+    connect: Connect = run_shell,
 ) -> dict[str, Any]:
-    """Train a model from a store on local ranks, each a process of its own.
+    """Train a model from a store on ranks, each a process of its own.
 
     Parameters
     ----------
@@ -56,6 +59,12 @@ def train(
         how often a job that failed is brought back from its last checkpoint.
     say:
         told what a person wants to know, a line at a time.
+    start:
+        how a rank of this machine is started.
+    hosts:
+        where the ranks run, and how many on each; None: `ranks` on this machine.
+    connect:
+        how a remote shell is started.
 
     Returns
     -------
@@ -72,14 +81,20 @@ def train(
         SIGTERM or SIGINT stopped it after an epoch, which is saved.
     """
     config = config or TrainConfig()
-    opened = store if isinstance(store, Store) else Store.open(store)
-    check(opened, config, ranks)
+    opened = store if isinstance(store, Store) else Store.open(store, partial=hosts is not None)
+    ranks = hosts.ranks if hosts else ranks
+    check(opened, config, ranks, here=hosts is None)
     run = RunDir.create(out, overwrite=overwrite)
     several = [config.seed + k for k in range(seeds)] if seeds > 1 else []
     run.write_config(config, opened, ranks, several)
-    say(f"training {config.model} on {opened.path} with {ranks} ranks; the run goes to {out}")
+    where = f" on {len(hosts.names)} hosts" if hosts else ""
+    say(
+        f"training {config.model} on {opened.path} with {ranks} ranks{where}; the run goes to {out}"
+    )
+    arguments = ["train", *_store_for(hosts, opened), "--out", str(run.path.absolute())]
+    crew = hosts and HostsCrew(hosts=hosts, store=opened, run=run.path, say=say, connect=connect)
     try:
-        return _run(run, ["train", "--out", str(run.path)], max_restarts, say, start)
+        return _run(run, arguments, max_restarts, say, crew or LocalCrew(ranks, start))
     except JobFailed as error:
         if error.code == USER_MISTAKE and not list(run.path.rglob(METRICS)):
             shutil.rmtree(run.path, ignore_errors=True)
@@ -94,6 +109,8 @@ def resume(
     max_restarts: int = 0,
     say: Say = print,
     start: Start = start_process,
+    hosts: Hosts | None = None,
+    connect: Connect = run_shell,
     **changes: Any,
 ) -> dict[str, Any]:
     """Continue a training from its last checkpoint, on any number of ranks.
@@ -107,6 +124,8 @@ def resume(
     ranks:
         how many processes; as before if None. On as many as before, the rest of the training is
         what it would have been, bit for bit; on another number, to rounding.
+    hosts:
+        where the ranks run, as for `train`.
     changes:
         options of other values. Only those that do not change what is learnt from the epochs so
         far (such as `epochs`, `threads`, `timeout`) are allowed.
@@ -120,11 +139,11 @@ def resume(
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     before = run.config()
-    opened = run.store(store)
+    opened = run.store(store, partial=hosts is not None)
     config = TrainConfig.from_dict(before.to_dict() | changes)
     check_same_config(before.to_dict(), config, f"{run.path}")
-    ranks = ranks or run.ranks()
-    check(opened, config, ranks)
+    ranks = hosts.ranks if hosts else ranks or run.ranks()
+    check(opened, config, ranks, here=hosts is None)
     seeds = run.seeds()
     since = "its checkpoints" if seeds else "the beginning"
     for one in [run.of_seed(seed) for seed in seeds] or [run]:
@@ -137,11 +156,15 @@ def resume(
         return run.result()
     run.write_config(config, opened, ranks, seeds)
     say(f"resuming {run.path} from {since} with {ranks} ranks")
-    return _run(run, ["train", "--resume", str(run.path)], max_restarts, say, start)
+    arguments = ["train", *_store_for(hosts, opened), "--resume", str(run.path.absolute())]
+    crew = hosts and HostsCrew(hosts=hosts, store=opened, run=run.path, say=say, connect=connect)
+    return _run(run, arguments, max_restarts, say, crew or LocalCrew(ranks, start))
 
 
-def check(store: Store, config: TrainConfig, ranks: int) -> None:
+def check(store: Store, config: TrainConfig, ranks: int, *, here: bool = True) -> None:
     """Everything that can be known before a process starts or a file is written.
+
+    `here`: the ranks run on this machine.
 
     Raises
     ------
@@ -149,7 +172,9 @@ def check(store: Store, config: TrainConfig, ranks: int) -> None:
         naming what is not allowed.
     """
     check_ranks(store, ranks)
-    pick_device(config.device)
+    check_trainable(store)
+    if here:
+        pick_device(config.device)
     if config.tensorboard:
         check_tensorboard()
     if store.manifest.split_sizes.get("valid", 0) == 0:
@@ -161,20 +186,25 @@ def check(store: Store, config: TrainConfig, ranks: int) -> None:
         make_model(store, config)
 
 
+def _store_for(hosts: Hosts | None, store: Store) -> list[str]:
+    """Where ranks on several hosts find the store: links may lead elsewhere there."""
+    return [str(store.path.absolute())] if hosts else []
+
+
 def _run(
-    run: RunDir, arguments: Sequence[str], max_restarts: int, say: Say, start: Start
+    run: RunDir, arguments: Sequence[str], max_restarts: int, say: Say, crew: Crew
 ) -> dict[str, Any]:
     """Run a job to its end; the result it has written."""
     ranks, config = run.ranks(), run.config()
     job = Supervisor(
         arguments=arguments,
         ranks=ranks,
-        environment=worker_environment(ranks),
+        environment=forwarded() if isinstance(crew, HostsCrew) else worker_environment(ranks),
         logs=run.logs,
         timeout_s=config.timeout,
         max_restarts=max_restarts,
         on_restart=lambda why, attempt: say(f"{why}; restart {attempt} of {max_restarts}"),
-        start=start,
+        crew=crew,
     )
     try:
         with run.locked():

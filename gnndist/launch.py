@@ -20,8 +20,11 @@ import torch.distributed as dist
 
 from gnndist.comm import Comm, ProcessComm, SingleComm
 from gnndist.crew import threads_for, worker_environment
-from gnndist.errors import ConfigError
+from gnndist.device import backend_for, pick_device, use
 from gnndist.failures import LAUNCHED, is_worker
+from gnndist.hosts import Hosts, HostsCrew, forwarded
+from gnndist.network import INTERFACE, choose_interface
+from gnndist.rendezvous import Terms, meet
 from gnndist.status import Status, own_board
 from gnndist.supervisor import Supervisor
 from gnndist.watch import WatchedComm, talking
@@ -30,6 +33,7 @@ __all__ = [
     "is_worker",
     "joined",
     "launched_here",
+    "launchers_copy",
     "own_status",
     "pick_device",
     "restarts",
@@ -45,36 +49,33 @@ def launched_here() -> bool:
     return LAUNCHED in os.environ
 
 
+def launchers_copy(name: str) -> Path | None:
+    """The folder where this rank's launcher keeps its copy of a run's file, if it does."""
+    board = own_board()
+    return board.parent if board is not None and (board.parent / name).is_file() else None
+
+
 def restarts() -> int:
     """How often the job that this rank belongs to has been started again (torchrun counts too)."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
-def run_ranks_of(arguments: Sequence[str], ranks: int) -> None:
-    """Run `python -m gnndist ARGUMENTS` as `ranks` local worker processes and wait for them.
+def run_ranks_of(arguments: Sequence[str], ranks: int, hosts: Hosts | None = None) -> None:
+    """Run `python -m gnndist ARGUMENTS` as `ranks` worker processes and wait for them.
+
+    Without `hosts` they run on this machine.
 
     Raises
     ------
     JobFailed
         if one failed; all have ended.
     """
-    Supervisor(arguments=arguments, ranks=ranks, environment=worker_environment(ranks)).run()
-
-
-def pick_device(name: str) -> torch.device:
-    """The device of this rank: `auto` takes a GPU where there is one.
-
-    Raises
-    ------
-    ConfigError
-        if `cuda` is asked for and there is none.
-    """
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device = 'cuda': this machine has none that torch can use")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    index = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
-    return torch.device("cuda", index)
+    Supervisor(
+        arguments=arguments,
+        ranks=ranks,
+        environment=forwarded() if hosts else worker_environment(ranks),
+        crew=HostsCrew(hosts=hosts) if hosts else None,
+    ).run()
 
 
 def own_status() -> Status:
@@ -91,6 +92,7 @@ def joined(
     timeout_s: float = 600,
     status: Status | None = None,
     logs: Path | None = None,
+    terms: Terms | None = None,
 ) -> Iterator[Comm]:
     """This process's place in its job; alone it needs no process group.
 
@@ -103,6 +105,14 @@ def joined(
         where to note what this rank does.
     logs:
         where a failing rank leaves its traceback if its launcher keeps no logs.
+    terms:
+        what all ranks must have the same: the fingerprint of the store, options. The versions of
+        gnndist and torch are always compared.
+
+    Raises
+    ------
+    ConfigError
+        rank 0 cannot be reached, or ranks differ in what they must have the same.
     """
     status = status or own_status()
     world = int(os.environ.get("WORLD_SIZE", 1))
@@ -112,13 +122,18 @@ def joined(
         if world == 1:
             yield SingleComm()
             return
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
+        use(device)
+        rank, backend = int(os.environ["RANK"]), backend_for(device, local)
         for_ever = 30 * 86400.0
         patience_s = (2 * timeout_s if launched_here() else timeout_s) or for_ever
         with talking(status):
+            store = meet(rank, world, {**(terms or {}), "backend": backend}, patience_s)
+            _choose_interface(several_hosts=local < world)
             dist.init_process_group(
-                "nccl" if device.type == "cuda" else "gloo",
+                backend,
+                store=store,
+                rank=rank,
+                world_size=world,
                 timeout=datetime.timedelta(seconds=patience_s),
             )
         yield WatchedComm(ProcessComm(), status)
@@ -146,6 +161,13 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _choose_interface(*, several_hosts: bool) -> None:
+    """Tell gloo which interface to bind to: it would ask for the address of the host's name."""
+    interface = choose_interface(os.environ["MASTER_ADDR"], several_hosts=several_hosts)
+    if interface is not None:
+        os.environ[INTERFACE] = interface
 
 
 def _leave_traceback(error: Exception, log: Path) -> None:

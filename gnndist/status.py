@@ -97,12 +97,22 @@ class Board:
         # Written in full, so that no rank can find the disk full at a later write.
         path.write_bytes(bytes(_SLOT.itemsize * ranks))
         self.path = path
+        self._bytes = np.memmap(path, np.uint8, mode="r+")
         self.ranks = [Status.on(path, rank) for rank in range(ranks)]
         self._ticks = [0] * ranks
         self._since = [time.monotonic()] * ranks
         self._epoch, self._epoch_since = 0, time.monotonic()
         self.longest_epoch_s = 0.0
         """the longest epoch so far, evaluation and checkpoint included; 0 before the second"""
+
+    def slots(self, first: int, count: int) -> bytes:
+        """The slots of some ranks, as another host's board takes them."""
+        return bytes(self._bytes[first * _SLOT.itemsize : (first + count) * _SLOT.itemsize])
+
+    def put_slots(self, first: int, slots: bytes) -> None:
+        """Take over slots of another host's board."""
+        start = first * _SLOT.itemsize
+        self._bytes[start : start + len(slots)] = np.frombuffer(slots, np.uint8)
 
     def look(self) -> None:
         """Take note of what has moved since the last look."""

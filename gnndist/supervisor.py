@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from gnndist.crew import Crew, LocalCrew, RankProcess, Start, start_process
+from gnndist.crew import Crew, LocalCrew, RankProcess
 from gnndist.errors import (
     FAILED,
     INTERRUPTED,
@@ -59,8 +59,6 @@ class Supervisor:
     """how often a failed job is started again"""
     on_restart: Callable[[str, int], None] = lambda message, attempt: None
     """told why, and which restart it is (from 1)"""
-    start: Start = start_process
-    """how a rank of this machine is started"""
     crew: Crew | None = None
     """who starts the ranks; None: all on this machine"""
     _workers: Sequence[RankProcess] = ()
@@ -94,7 +92,7 @@ class Supervisor:
             note.unlink()
         board = Board(folder / BOARD_FILE, self.ranks)
         environment = {**self.environment, "TORCHELASTIC_RESTART_COUNT": str(attempt)}
-        crew = self.crew or LocalCrew(self.ranks, self.start)
+        crew = self.crew or LocalCrew(self.ranks)
         self._workers, self._exits = (), {}
         try:
             self._workers = self._started(crew, environment, folder, logs)

@@ -40,8 +40,13 @@ def start_forked(arguments: Sequence[str], environment: Mapping[str, str], log: 
 def _rank(arguments: list[str], environment: dict[str, str], log: str, folder: str) -> None:
     os.setsid()
     os.chdir(folder)
+    run_here(arguments, environment | {LAUNCHED: str(os.getppid())}, Path(log))
+
+
+def run_here(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    """Make this process, freshly forked, the rank that its environment says it is."""
     os.environ.clear()
-    os.environ.update(environment | {LAUNCHED: str(os.getppid())})
+    os.environ.update(environment)
     tempfile.tempdir = None  # read TMPDIR again
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)

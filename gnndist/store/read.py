@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gnndist.errors import StoreError
 from gnndist.graph import Array
 from gnndist.store.files import checksum
-from gnndist.store.manifest import Manifest, read_manifest
+from gnndist.store.manifest import FileEntry, Manifest, read_manifest
 
 if TYPE_CHECKING:
     import torch
@@ -148,13 +148,15 @@ class Store:
             naming the file and both checksums.
         """
         b = self.num_vertices if b is None else b
-        groups = {group for group, *_ in self._pieces(a, b)}
-        for name, entry in self.manifest.files.items():
-            if int(name.removesuffix(".npy").rpartition("-")[2]) not in groups:
-                continue
+        for name, entry in self.files_of_rows(a, b).items():
             file = self.path / name
             try:
                 found = checksum(file)
+            except FileNotFoundError as error:
+                raise StoreError(
+                    f"{file} is missing, which holds some of the rows {a} to {b}: this is part of "
+                    "a store, packed for other ranks"
+                ) from error
             except OSError as error:
                 raise StoreError(f"{file} cannot be read: {error}") from error
             if found != entry.xxh3_128:
@@ -162,6 +164,15 @@ class Store:
                     f"{file} was altered: its checksum is {found}, "
                     f"the manifest says {entry.xxh3_128}"
                 )
+
+    def files_of_rows(self, a: int, b: int) -> dict[str, FileEntry]:
+        """The files that hold rows a..b−1."""
+        groups = {group for group, *_ in self._pieces(a, b)}
+        return {
+            name: entry
+            for name, entry in self.manifest.files.items()
+            if int(name.removesuffix(".npy").rpartition("-")[2]) in groups
+        }
 
     def _rows(self, name: str, a: int, b: int) -> Array:
         """Rows of an array that has one for each vertex."""

@@ -109,6 +109,11 @@ class TrainConfig:
         """Which exact savings are on."""
         return Savings(**{item.name: getattr(self, item.name) for item in fields(Savings)})
 
+    def shared(self) -> dict[str, Any]:
+        """The options that must be equal on every rank of a job."""
+        own = ("device", "threads", "timeout")
+        return {name: value for name, value in asdict(self).items() if name not in own}
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

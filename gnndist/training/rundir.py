@@ -215,8 +215,8 @@ class RunDir:
                 f"{self.of_seed(seeds[0]).path}"
             )
 
-    def store(self, path: Path | str | None = None) -> Store:
-        """The store the run was trained from (or a copy of it at `path`).
+    def store(self, path: Path | str | None = None, *, partial: bool = False) -> Store:
+        """The store the run was trained from (or a copy of it at `path`, or part of one).
 
         Raises
         ------
@@ -224,7 +224,7 @@ class RunDir:
             if its content is not what it was then.
         """
         written = self._read_json(CONFIG)
-        store = Store.open(Path(path or written["store"]))
+        store = Store.open(Path(path or written["store"]), partial=partial)
         if store.fingerprint != written["fingerprint"]:
             raise RunError(
                 f"{store.path} has changed since the run {self.path}: fingerprint "
