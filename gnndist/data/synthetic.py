@@ -35,11 +35,13 @@ class Recipe:
     """shares of the vertices in train, valid and test; all of them are in one"""
     cuts: tuple[float, ...]
     """share of the edges that joins the two halves of the whole, of a half, of a quarter, …"""
+    inside: float = 0.5
+    """share of the other edges that stay inside a leaf"""
     tail: float = 2.3
     """exponent of the power law of the weights: P(weight > w) ~ w^(1 − tail)"""
     heaviest: float = 20_000.0
     """largest weight of a vertex over the smallest"""
-    mislabelled: float = 0.15
+    mislabelled: float = 0.2
     """share of the vertices whose label is a random class"""
     noise: float = 5.0
     """standard deviation of a feature's noise; that of a class centre is 1"""
@@ -68,8 +70,9 @@ RECIPES = {
         features=602,
         classes=41,
         split=(0.659, 0.102, 0.239),
-        cuts=(0.02, 0.04, 0.06, 0.08),
-        noise=10.0,
+        cuts=(0.01, 0.02, 0.03, 0.04),
+        inside=0.75,
+        noise=12.0,
     ),
 }
 
@@ -116,14 +119,11 @@ def generate(name: str, *, scale: float = 1.0, seed: int = 0) -> Graph:
     edges = min(max(round(recipe.edges * scale), 2 * n), n * n // 32)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     public = rng.permutation(n).astype(np.int32)
+    cuts = _cuts(recipe, n, edges)
     indptr, indices = nested_edges(
-        _weights(recipe, n, rng),
-        public,
-        edges=edges,
-        cuts=_cuts(recipe, n, edges),
-        key=int(rng.integers(2**63)),
+        _weights(recipe, n, rng), public, edges=edges, cuts=cuts, key=int(rng.integers(2**63))
     )
-    labels, features = _classes_and_features(recipe, public, rng)
+    labels, features = _classes_and_features(recipe, public, 2 ** len(cuts), rng)
     return Graph(
         indptr=indptr,
         indices=indices,
@@ -146,32 +146,38 @@ def _weights(recipe: Recipe, n: int, rng: np.random.Generator) -> NDArray[np.flo
 
 
 def _cuts(recipe: Recipe, n: int, edges: int) -> NDArray[np.float64]:
-    """Shares of the edges by level: the recipe's, then half of the rest spread evenly.
+    """Shares of the edges by level: the recipe's, then what is left to deeper levels, evenly.
 
-    The other half stays in the leaves, which have room for a few times a mean vertex's neighbours.
+    Leaves have room for a few times a mean vertex's neighbours.
     """
     levels = max(int(np.log2(n / max(4 * edges / n, 64))), 1)
     top = np.array(recipe.cuts[:levels])
     deeper = levels - len(top)
-    return np.concatenate([top, np.full(deeper, (1 - top.sum()) / 2 / max(deeper, 1))])
+    return np.concatenate(
+        [top, np.full(deeper, (1 - top.sum()) * (1 - recipe.inside) / max(deeper, 1))]
+    )
 
 
 def _classes_and_features(
-    recipe: Recipe, public: NDArray[np.int32], rng: np.random.Generator
+    recipe: Recipe, public: NDArray[np.int32], leaves: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """int64 [N] labels and float32 [N, F] features, both constant on runs but for noise.
 
-    The hidden order is cut into runs of very different lengths, four a class: a run has its
-    class's centre and half as much again of its own.
+    The hidden order is cut into runs of very different lengths, up to four a class, where there
+    are enough leaves between two of them: a run has its class's centre and half as much again of
+    its own.
     """
-    n, runs = len(public), 4 * recipe.classes
-    bounds = np.sort(rng.integers(0, n, runs - 1))
+    n, classes = len(public), recipe.classes
+    runs = min(max(leaves // 2, classes), 4 * classes)
+    ends = np.arange(1, leaves) * n // leaves if leaves > runs else np.arange(1, n)
+    bounds = np.sort(rng.choice(ends, min(runs, len(ends) + 1) - 1, replace=False))
+    runs = len(bounds) + 1
     run = np.searchsorted(bounds, np.arange(n), side="right")
-    of_run = rng.permutation(np.arange(runs) % recipe.classes)
+    of_run = rng.permutation(np.arange(runs) % classes)
     wrong = rng.random(n) < recipe.mislabelled
     labels = np.empty(n, np.int64)
-    labels[public] = np.where(wrong, rng.integers(0, recipe.classes, n), of_run[run])
-    centre = rng.standard_normal((recipe.classes, recipe.features), np.float32)[of_run]
+    labels[public] = np.where(wrong, rng.integers(0, classes, n), of_run[run])
+    centre = rng.standard_normal((classes, recipe.features), np.float32)[of_run]
     centre += 0.5 * rng.standard_normal(centre.shape, np.float32)
     run_by_id = np.empty(n, np.int32)
     run_by_id[public] = run
