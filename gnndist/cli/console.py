@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gnndist.graph import SPLITS
+from gnndist.store import Store
 from gnndist.tasks import task
+from gnndist.training.config import TrainConfig
 from gnndist.units import duration, size
 
 console = Console(highlight=False, soft_wrap=True)
@@ -63,3 +65,13 @@ def metrics_table(metrics: Mapping[str, float]) -> None:
     for split in SPLITS:
         table.add_row(split, *(f"{metrics[f'{split}_{name}']:.4f}" for name in names))
     console.print(table)
+
+
+def explain_savings(store: Store, config: TrainConfig, ranks: int) -> None:
+    """Each layer's choices and what each exact saving saves."""
+    from gnndist.inspection.explain import explain, explanation_tables
+
+    say(f"{config.model}, {config.layers} layers, on {store.path} with {ranks} ranks")
+    for table in explanation_tables(explain(store, config, ranks), store.num_vertices):
+        console.print(table)
+    say("overlap and the order of work change no bytes; switch a saving off with --no-NAME")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnndist.cli.console import console, say
+from gnndist.cli.console import console, explain_savings, say
 from gnndist.cli.options import config_options, given
 from gnndist.errors import ConfigError
 from gnndist.training.config import TrainConfig
@@ -32,6 +32,7 @@ SHOWN = ("model", "layers", "hidden", "dropout", "input_dropout", "norm")
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="PNG, PDF or SVG to draw")
 @click.option("--json", "as_json", is_flag=True, help="plain data instead of tables")
+@click.option("--explain", is_flag=True, help="also what each exact saving saves")
 @click.option("--graph-only", is_flag=True, help="leave out what depends on a model")
 @click.option("--measure", is_flag=True, help="measure this machine again")
 @click.option("--config", "files", multiple=True, type=click.Path(path_type=Path), help="TOML file")
@@ -44,6 +45,7 @@ def command(
     ranks_per_host: int,
     plot: Path | None,
     as_json: bool,
+    explain: bool,
     graph_only: bool,
     measure: bool,
     files: tuple[Path, ...],
@@ -99,6 +101,9 @@ def command(
         for one, lines in zip(found, advice, strict=True):
             for line in lines:
                 console.print(f"[yellow]![/] {one.ranks:,} ranks: {line}")
+    if explain and config is not None and not as_json:
+        for count in counts:
+            explain_savings(opened, config, count)
     if plot is not None:
         draw(found, opened.manifest.name or store.name, plot)
         if not as_json:
