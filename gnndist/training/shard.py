@@ -53,6 +53,14 @@ def check_ranks(store: Store, ranks: int) -> None:
         raise ConfigError(f"{ranks} ranks: allowed are 1 to {store.num_vertices}, the vertices")
 
 
+def check_trainable(store: Store) -> None:
+    """Refuse a store that nothing can be learnt from: it needs features and training vertices."""
+    if store.manifest.num_features == 0:
+        raise ConfigError(f"{store.path} has no features: training needs them")
+    if store.cell_train.sum() == 0:
+        raise ConfigError(f"{store.path} has no training vertex: training needs at least one")
+
+
 def load_rows(store: Store, runs: NDArray[np.int64], rank: int) -> RankRows:
     """A rank's rows of the adjacency."""
     start, stop = int(runs[rank]), int(runs[rank + 1])
@@ -89,10 +97,7 @@ def load_shard(
     StoreError
         if a file of this rank's rows does not match its checksum.
     """
-    if store.manifest.num_features == 0:
-        raise ConfigError(f"{store.path} has no features: training needs them")
-    if store.cell_train.sum() == 0:
-        raise ConfigError(f"{store.path} has no training vertex: training needs at least one")
+    check_trainable(store)
     runs = runs_of(store, comm.world) if runs is None else runs
     start, stop = int(runs[comm.rank]), int(runs[comm.rank + 1])
     store.verify(start, stop)
