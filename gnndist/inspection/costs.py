@@ -44,7 +44,8 @@ class Costs:
         moved = (pairs.sum(axis=0) + pairs.sum(axis=1)) * message_bytes
         calls: Seconds = self.wire.core_s_per_message * np.maximum(messages - 2.0, 0.0)
         calls += np.where(messages > 0, self.wire.core_s_per_exchange, 0.0)
-        return calls + self.wire.core_s_per_byte * moved
+        calls += self.wire.core_s_per_byte * moved
+        return calls
 
     def _product(self, op: Product, sizes: RankSizes) -> Seconds:
         if op.rows is None:

@@ -195,7 +195,9 @@ class StepTrace:
     evaluation: Sequence[Operation]
     """predicting every vertex and the metrics of it"""
     memory: Sequence[Amount]
-    """bytes in tensors, after each operation from loading to the second step"""
+    """bytes in tensors, after each operation from loading to the second step, but for buffers"""
+    buffers: Sequence[tuple[int, Amount, bool]]
+    """(number, bytes, whether taken or given back) of buffers that are used again, in order"""
     graph_memory: Amount
     """bytes of the graph: adjacency, plans, sparse matrices"""
     parameters: int

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
+from gnndist import buffers
 from gnndist.comm import Comm, SingleComm
 from gnndist.graph import Graph
 from gnndist.inspection.chunks import active_rows
@@ -21,7 +23,7 @@ from gnndist.inspection.counts import Counts, ViewCounts, count_views
 from gnndist.inspection.held import held_arrays
 from gnndist.inspection.operations import WHOLE, Size, StepTrace
 from gnndist.inspection.reading import read_step
-from gnndist.inspection.recorder import Recorder, WatchedComm
+from gnndist.inspection.recorder import RecordedComm, Recorder
 from gnndist.inspection.threads import run_threads
 from gnndist.plan import RankPlan
 from gnndist.rankgraph import RankGraph
@@ -38,6 +40,8 @@ ATTEMPTS = 40
 def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
     """Record the steady training step of a model on data like a store's.
 
+    Buffers are used again however small they are, as they will be on a large graph.
+
     Parameters
     ----------
     manifest:
@@ -45,7 +49,8 @@ def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
     config:
         the model and everything else that shapes a step.
     """
-    with tempfile.TemporaryDirectory() as folder, _one_thread():
+    every_buffer = patch.object(buffers, "SMALLEST", 1)
+    with tempfile.TemporaryDirectory() as folder, _one_thread(), every_buffer:
         store, runs = _small_store(manifest, Path(folder), config)
         traces = run_threads(lambda comm: _steps(comm, store, runs, config), 2)
     trace = traces[0]
@@ -73,8 +78,8 @@ def _steps(comm: Comm, store: Store, runs: Counts, config: TrainConfig) -> StepT
     with ExitStack() as watching:
         if recorder is not None:
             watching.enter_context(recorder)
-            watching.enter_context(recorder.watching_kernels())
-            comm = WatchedComm(comm, recorder)
+            watching.enter_context(recorder.watching())
+            comm = RecordedComm(comm, recorder)
         mark = recorder.mark if recorder is not None else lambda: None
         trainer = Trainer.create(store, config, comm, torch.device("cpu"), runs=runs)
         mark()

@@ -54,6 +54,10 @@ def read_step(
         once=[reading.depart(event) for event in sent_before[: len(sent_before) - len(sent)]],
         evaluation=[reading.operation(event) for event in evaluation],
         memory=[reading.amount(alive.items()) for alive in recorder.live],
+        buffers=[
+            (id(memory), reading.amount([(memory.shape, memory.nbytes)]), taken)
+            for memory, taken in recorder.buffers
+        ],
         graph_memory=reading.held(array for array in arrays if array.address not in tensors),
         parameters=parameters,
         unexplained=sorted(reading.unexplained),

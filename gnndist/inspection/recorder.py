@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gnndist.buffers import BufferPool
 from gnndist.comm import Comm, Meter, Pending, Reduction
 from gnndist.kernels.compiling import Kernel
 
@@ -61,6 +62,8 @@ class Memory:
     shape: Shape
     nbytes: int
     address: int
+    pooled: bool
+    """in a buffer that is used again"""
 
 
 class Recorder(TorchDispatchMode):
@@ -70,7 +73,9 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.events: list[Event] = []
         self.live: list[dict[Shape, int]] = []
-        """bytes alive by shape, after each event"""
+        """bytes alive by shape, after each event, but for buffers"""
+        self.buffers: list[tuple[Memory, bool]] = []
+        """buffers taken (True) and given back, in order"""
         self.marks: list[int] = []
         self._storages: dict[int, Memory] = {}
         self._at: dict[int, Shape] = {}
@@ -89,6 +94,8 @@ class Recorder(TorchDispatchMode):
         self.events.append(event)
         alive: dict[Shape, int] = {}
         for storage in self._storages.values():
+            if storage.pooled:
+                continue
             alive[storage.shape] = alive.get(storage.shape, 0) + storage.nbytes
         self.live.append(alive)
 
@@ -97,9 +104,9 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         results = [t for t in tree_leaves(out) if isinstance(t, Tensor)]
+        name = func.overloadpacket.__name__
         for tensor in results:
             self._keep(tensor, fresh=not func.is_view)
-        name = func.overloadpacket.__name__
         if func.is_view or not results or name in ALLOCATIONS:
             return out
         inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
@@ -112,22 +119,31 @@ class Recorder(TorchDispatchMode):
         self.add(event)
         return out
 
-    def _keep(self, tensor: Tensor, *, fresh: bool) -> None:
+    def _keep(self, tensor: Tensor, *, fresh: bool) -> Memory:
         """Note a tensor's memory until it is freed."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         known = self._storages.get(key)
         if known is None:
             known = self._storages[key] = Memory(
-                shape=tuple(tensor.shape), nbytes=storage.nbytes(), address=storage.data_ptr()
+                shape=tuple(tensor.shape),
+                nbytes=storage.nbytes(),
+                address=storage.data_ptr(),
+                pooled=False,
             )
-            weakref.finalize(storage, self._storages.pop, key, None)
+            weakref.finalize(storage, self._freed, key)
         shape = tuple(tensor.shape)
         if tensor.dim() > 1 and tensor.numel() * tensor.element_size() == known.nbytes:
             known.shape = shape
         at = tensor.data_ptr()
         if tensor.dim() > 1 or fresh or at not in self._at:  # kernels take matrices as flat views
             self._at[at] = shape
+        return known
+
+    def _freed(self, key: int) -> None:
+        memory = self._storages.pop(key)
+        if memory.pooled:
+            self.buffers.append((memory, False))
 
     # --- compiled kernels -----------------------------------------------------------------------
 
@@ -163,9 +179,9 @@ class Recorder(TorchDispatchMode):
         return tuple(array.shape)
 
     @contextmanager
-    def watching_kernels(self) -> Iterator[None]:
-        """Record the compiled kernels that this recorder's thread calls."""
-        call = Kernel.__call__
+    def watching(self) -> Iterator[None]:
+        """Record the compiled kernels and the buffers that this recorder's thread asks for."""
+        call, empty = Kernel.__call__, BufferPool.empty
 
         def watched(kernel: Kernel, variant: Any) -> Callable[..., Any]:
             compiled = call(kernel, variant)
@@ -177,7 +193,18 @@ class Recorder(TorchDispatchMode):
 
             return run
 
-        with patch.object(Kernel, "__call__", watched):
+        def taken(pool: BufferPool, *args: Any, **kwargs: Any) -> Tensor:
+            buffer = empty(pool, *args, **kwargs)
+            if threading.get_ident() == self._thread:
+                memory = self._keep(buffer, fresh=True)
+                memory.pooled = True
+                self.buffers.append((memory, True))
+            return buffer
+
+        with (
+            patch.object(Kernel, "__call__", watched),
+            patch.object(BufferPool, "empty", taken),
+        ):
             yield
 
 
@@ -189,7 +216,7 @@ def _product(name: str, args: Sequence[Any]) -> tuple[int, int, int] | None:
     return batch * a.shape[-2], a.shape[-1], b.shape[-1]
 
 
-class WatchedComm:
+class RecordedComm:
     """A rank's `Comm` whose messages a recorder is told of."""
 
     def __init__(self, comm: Comm, recorder: Recorder) -> None:
@@ -212,7 +239,7 @@ class WatchedComm:
         )
         with _unwatched():
             pending = self._comm.start(sends, receives)
-        return _WatchedPending(pending, self._recorder, self._exchanges)
+        return _RecordedPending(pending, self._recorder, self._exchanges)
 
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> None:
         self._recorder.add(Event(name="reduce", nbytes=tensor.nbytes))
@@ -228,7 +255,7 @@ class WatchedComm:
             return self._comm.swap(values)
 
 
-class _WatchedPending:
+class _RecordedPending:
     def __init__(self, pending: Pending, recorder: Recorder, exchange: int) -> None:
         self._pending = pending
         self._recorder = recorder

@@ -86,7 +86,8 @@ def _work(kind: str) -> Callable[[ModelFigures], str]:
 
 EPOCH_ROWS: Mapping[str, Callable[[ModelFigures], str]] = {
     "memory, largest rank": lambda f: size(f.memory.rank.max()),
-    "  tensors": lambda f: size(f.memory.tensors.max()),
+    "  features, weights": lambda f: size(f.memory.tensors.max()),
+    "  activations": lambda f: size(f.memory.buffers.max()),
     "  graph": lambda f: size(f.memory.graph.max()),
     "sent, all ranks": lambda f: size(f.sent.sum()),
     "  busiest rank": lambda f: size(f.sent.sum(axis=1).max()),
@@ -138,6 +139,7 @@ def _epoch(figures: ModelFigures) -> dict[str, Any]:
         "memory": {
             "rank": memory.rank.tolist(),
             "tensors": memory.tensors.tolist(),
+            "buffers": memory.buffers.tolist(),
             "graph": memory.graph.tolist(),
             "process": memory.process,
             "host": memory.host(figures.network).tolist(),
