@@ -98,24 +98,21 @@ class Trainer:
         device: torch.device,
         *,
         runs: NDArray[np.int64] | None = None,
+        shard: Shard | None = None,
         status: Status | None = None,
     ) -> "Trainer":
         """Load the shard and build the model, on every rank alike.
 
         `runs` ([ranks + 1]) says where each rank's vertices begin; by default they are balanced.
+        A `shard` of the same store that is loaded already can be given, with other splits too.
         """
         status = status or Status()
         status.enter("load")
         dtype = getattr(torch, config.dtype)
-        shard = load_shard(
-            store,
-            comm,
-            device=device,
-            dtype=dtype,
-            seed=config.seed,
-            savings=config.savings,
-            runs=runs,
+        shard = shard or load_shard(
+            store, comm, device=device, dtype=dtype, savings=config.savings, runs=runs
         )
+        shard.graph.clock.seed = config.seed
         status.enter("plan")
         model = make_model(store, config).to(device=device, dtype=dtype)
         broadcast_state(model, comm)
