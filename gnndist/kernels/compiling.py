@@ -2,8 +2,8 @@
 
 numba writes compiled code beside the source (or in NUMBA_CACHE_DIR, or in the user's cache
 directory where neither is writable). Two things are added here: one lock over all processes, so
-that several ranks that start together compile once, and a stamp over all of this package's
-sources, since numba looks at the one file a kernel is in and not at the helpers it calls.
+that several ranks that start together compile once, and a stamp over the modules that kernels take
+their inner functions from, since numba looks at the one file a kernel itself is in.
 """
 
 import hashlib
@@ -18,6 +18,8 @@ import numba
 from filelock import FileLock
 
 STAMP = "gnndist-kernels.stamp"
+INNER = ("arithmetic.py", "hashing.py", "tiles.py", "vector.py")
+"""Modules of functions that are compiled into other modules' kernels."""
 
 
 class Kernel:
@@ -34,22 +36,25 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], signatures: dict[Any, Any]) -> None:
         self.dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
         self.signatures = signatures
-        self.compiled: set[Any] = set()
+        self.compiled: dict[Any, Callable[..., Any]] = {}
         REGISTRY.append(self)
 
     def __call__(self, variant: Any) -> Callable[..., Any]:
-        """The compiled function that takes this variant's arguments."""
+        """The compiled function of this variant. It does not check its arguments' types."""
         if variant not in self.compiled:
             self.compile(variant)
-        return self.dispatcher  # type: ignore[no-any-return]
+        return self.compiled[variant]
 
     def compile(self, variant: Any) -> None:
         """Load this variant from the cache, or compile it; other processes wait meanwhile."""
         folder = Path(self.dispatcher.stats.cache_path)
+        signature = self.signatures[variant]
         with COMPILING, _lock(folder):
             _drop_stale(folder)
-            self.dispatcher.compile(self.signatures[variant])
-            self.compiled.add(variant)
+            self.dispatcher.compile(signature)
+            # The entry itself: calling the dispatcher would compile again for every other mix of
+            # Python's int and float with numpy's.
+            self.compiled[variant] = self.dispatcher.overloads[signature.args].entry_point
 
 
 REGISTRY: list[Kernel] = []
@@ -66,13 +71,14 @@ def _lock(folder: Path) -> FileLock:
 
 @lru_cache(maxsize=4)
 def _drop_stale(folder: Path) -> None:
-    """Remove cached code made from other sources of this package (called under the lock)."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    """Remove cached code made from other inner functions (called under the lock)."""
+    package = Path(__file__).parent
+    inner = b"".join((package / name).read_bytes() for name in INNER)
+    digest = hashlib.sha256(inner).hexdigest()
     stamp = folder / STAMP
     if stamp.exists() and stamp.read_text() == digest:
         return
-    stems = {path.stem for path in sources}
+    stems = {path.stem for path in package.glob("*.py")}
     for cached in folder.glob("*.nb[ic]"):
         if cached.name.partition(".")[0] in stems:
             cached.unlink(missing_ok=True)

@@ -293,7 +293,7 @@ def _backward_torch(
     need_bias: bool,
     grad_x: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    value = grad * (1.0 / (1.0 - p))
+    value = grad * (1.0 / (1.0 - p)) if threshold(p) else grad
     if relu and out is not None:
         value = torch.where(out > 0, value, 0.0)
     elif threshold(p):

@@ -133,7 +133,7 @@ def segment_max(
     check_output(out, shape, x)
     check_output(ties, shape, x)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
-        return _maximum_torch(csr, x, out, ties, state is None)
+        return maximum_torch(csr, x, out, ties, state is None)
     indptr, indices, _ = csr.arrays()
     arguments = (*flat(x), *flat(out), *flat(ties), shape[1], state is None)
     kernel = MAXIMUM(x.dtype)
@@ -173,7 +173,7 @@ def segment_max_backward(
     check_output(grad_x, (csr.num_cols, x.shape[1]), x)
     share = grad / ties.clamp(min=1)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
-        return _share_torch(csr, x, out, share, grad_x, not accumulate)
+        return share_torch(csr, x, out, share, grad_x, not accumulate)
     transposed = csr.transpose()
     indptr, indices, _ = transposed.arrays()
     width = x.shape[1]
@@ -183,7 +183,7 @@ def segment_max_backward(
     return grad_x
 
 
-def _maximum_torch(
+def maximum_torch(
     csr: CSR, x: Tensor, out: Tensor, ties: Tensor, fresh: bool
 ) -> tuple[Tensor, Tensor]:
     rows = csr.row_ids()[:, None].expand(-1, x.shape[1])
@@ -200,7 +200,7 @@ def _maximum_torch(
     return out, ties
 
 
-def _share_torch(
+def share_torch(
     csr: CSR, x: Tensor, out: Tensor, share: Tensor, grad_x: Tensor, fresh: bool
 ) -> Tensor:
     rows, columns = csr.row_ids(), csr.indices.long()

@@ -7,6 +7,7 @@ their first cache line; the hardware follows from there (asking for every line w
 narrow rows any asking was). Sums run in the order of the row's entries.
 """
 
+import warnings
 from typing import Any
 
 import torch
@@ -204,7 +205,7 @@ def spmm(csr: CSR, x: Tensor, out: Tensor | None = None, accumulate: bool = Fals
     if out is None:
         out = x.new_empty((rows, width))
     if x.device.type != "cpu":
-        return _spmm_torch(csr, x, out, accumulate)
+        return spmm_torch(csr, x, out, accumulate)
     if rows == 0 or width == 0:
         return out
     indptr, indices, values = csr.arrays()
@@ -247,14 +248,21 @@ def _check(csr: CSR, x: Tensor, out: Tensor | None, accumulate: bool) -> None:
     check_output(out, (csr.num_rows, x.shape[1]), x)
 
 
-def _spmm_torch(csr: CSR, x: Tensor, out: Tensor, accumulate: bool) -> Tensor:
+def spmm_torch(csr: CSR, x: Tensor, out: Tensor, accumulate: bool) -> Tensor:
+    """As `spmm`, by torch.sparse, whose form of the matrix is made once and kept."""
     if csr.nnz == 0 or out.numel() == 0:
         return out if accumulate else out.zero_()
     key = ("torch", x.dtype)
     if key not in csr._cache:
         values = csr.values if csr.values is not None else x.new_ones(csr.nnz)
-        csr._cache[key] = torch.sparse_csr_tensor(
-            csr.indptr.to(csr.indices.dtype), csr.indices, values, (csr.num_rows, csr.num_cols)
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse")  # is in beta, is not checked
+            csr._cache[key] = torch.sparse_csr_tensor(
+                csr.indptr.to(csr.indices.dtype),
+                csr.indices,
+                values,
+                (csr.num_rows, csr.num_cols),
+                check_invariants=False,
+            )
     product = csr._cache[key] @ x
     return out.add_(product) if accumulate else out.copy_(product)
