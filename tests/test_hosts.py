@@ -1,25 +1,33 @@
 """One job on several hosts, each a network namespace with an address and a name of its own."""
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import network
 import numpy as np
+import psutil
 import pytest
 from graphs import awkward
-from network import Network
+from network import Network, wait_until
 
 from gnndist import TrainConfig, job
-from gnndist.hosts import Hosts
+from gnndist.errors import FAILED, USER_MISTAKE, JobFailed
+from gnndist.hosts import Hosts, link, pack
 from gnndist.store import Store, write_store
+from gnndist.training.checkpoint import Checkpoints
 from gnndist.training.rundir import RunDir
 
 CONFIG = TrainConfig(
     hidden=8, epochs=8, checkpoint_every=1, threads=1, dtype="float64", timeout=30.0
 )
-LONG = TrainConfig(**CONFIG.to_dict() | {"epochs": 100_000, "checkpoint_every": 20})
+LONG = TrainConfig(**CONFIG.to_dict() | {"epochs": 100_000, "checkpoint_every": 5})
 SOON_S = 30
 
 
@@ -39,7 +47,7 @@ def two(allowed: None) -> Iterator[Network]:
     """Two hosts; nothing runs on them afterwards."""
     with Network(2) as hosts:
         yield hosts
-        assert not any(hosts.processes(host) for host in range(2))
+        wait_until(lambda: not any(hosts.processes(host) for host in range(2)), timeout_s=10)
 
 
 def train(hosts: Network, store: Store, out: Path, config: TrainConfig = CONFIG, **options: Any):
@@ -86,3 +94,134 @@ def test_hosts_train_as_one_does(
         payload = [CONFIG.epochs * sum(rank["bytes_to"]) for rank in ranks]
         assert all(wire > said for wire, said in zip(sent, payload, strict=True))
     assert result["ranks"] == hosts * each
+
+
+def test_four_hosts_with_the_cells_they_need(
+    allowed: None, tmp_path: Path, one_host: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shared file system: each host has part of the store, and only the first the run."""
+    monkeypatch.setattr("gnndist.store.layout.GROUP_BYTES", 512)
+    whole = write_store(awkward(vertices=60), tmp_path / "store", cells=8)
+    assert whole.manifest.groups > 4
+    parts = pack(whole, tmp_path / "packed", ["hosta", "hostb", "hostc", "hostd"], 1)
+    assert len({size for _, size in parts}) > 1
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "runs").mkdir()
+    with Network(4) as net:
+        for host, (part, _) in enumerate(parts):
+            assert len(list(part.iterdir())) < len(list(whole.path.iterdir()))
+            net.mount(host, part, whole.path)
+            if host > 0:
+                net.mount(host, tmp_path / "nothing", tmp_path / "runs")
+        train(net, whole, tmp_path / "runs/run")
+        first = net.names[0]
+        net.mount(0, parts[1][0], whole.path)
+        with pytest.raises(JobFailed) as caught:
+            train(net, whole, tmp_path / "runs/other")
+    np.testing.assert_allclose(losses(tmp_path / "runs/run"), one_host, rtol=1e-10)
+    assert caught.value.code == USER_MISTAKE
+    assert re.search(rf"host {first}: \S+-00.npy is missing.*gnndist pack", str(caught.value))
+    assert not list((tmp_path / "nothing").iterdir())
+    assert not (tmp_path / "runs/other").exists()
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+class Doing:
+    """A training that something is done to once it has come some way."""
+
+    def __init__(self, run: Path, act: Callable[[], None], after: int = 10) -> None:
+        self._run, self._act, self._after = run, act, after
+        self._thread = threading.Thread(target=self._wait)
+        self.acted_at = 0.0
+
+    def _wait(self) -> None:
+        metrics = self._run / "metrics.jsonl"
+        wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= self._after)
+        self.acted_at = time.monotonic()
+        self._act()
+
+    def __enter__(self) -> "Doing":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.join()
+
+
+def fails(
+    net: Network, store: Store, run: Path, act: Callable[[], None], config: TrainConfig = LONG
+) -> str:
+    """The one line of a training that fails soon after something is done to it."""
+    with Doing(run, act) as doing, pytest.raises(JobFailed) as caught:
+        train(net, store, run, config)
+    assert time.monotonic() - doing.acted_at < SOON_S
+    assert caught.value.code == FAILED
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_host_that_dies_is_named_and_the_training_resumes(
+    two: Network, store: Store, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    said = fails(two, store, run, lambda: two.kill(1))
+    assert re.search(r"^rank 1 on hostb was lost \(epoch \d+, \w+.*\)", said)
+    assert "--resume" in said
+    epoch = Checkpoints(run / "checkpoints").epochs()[-1]
+    more = {"epochs": epoch + 5}
+    resume(two, run, **more)
+    train(two, store, tmp_path / "undisturbed", TrainConfig(**LONG.to_dict() | more))
+    assert losses(run) == losses(tmp_path / "undisturbed")
+
+
+def test_a_rank_that_dies_on_another_host_is_named(
+    two: Network, store: Store, tmp_path: Path
+) -> None:
+    def kill_the_rank() -> None:
+        (rank,) = [p for p in two.processes(1) if psutil.Process(p).ppid() in two.processes(1)]
+        os.kill(rank, signal.SIGKILL)
+
+    said = fails(two, store, tmp_path / "run", kill_the_rank)
+    assert re.search(r"^rank 1 on hostb was killed by SIGKILL .*\(epoch \d+, \w+.*\)", said)
+
+
+def test_a_cut_link_ends_the_training(two: Network, store: Store, tmp_path: Path) -> None:
+    config = TrainConfig(**LONG.to_dict() | {"timeout": 3.0})
+    said = fails(two, store, tmp_path / "run", lambda: two.cut(1), config)
+    assert re.search(
+        r"^rank \d on host[ab] hangs \(epoch \d+, \w+, in an exchange\): no rank has moved for "
+        r"\d s and all wait for one another: the network between hosta and hostb is cut; see",
+        said,
+    )
+
+
+def test_a_link_that_comes_back_changes_nothing(two: Network, store: Store, tmp_path: Path) -> None:
+    config = TrainConfig(**CONFIG.to_dict() | {"epochs": 40, "checkpoint_every": 0})
+
+    def pull_and_plug() -> None:
+        two.cut(1)
+        time.sleep(1.5)
+        two.restore(1)
+
+    with Doing(tmp_path / "run", pull_and_plug):
+        train(two, store, tmp_path / "run", config)
+    train(two, store, tmp_path / "undisturbed", config)
+    assert losses(tmp_path / "run") == losses(tmp_path / "undisturbed")
+    times = [line["epoch_s"] for line in RunDir.open(tmp_path / "run").metrics()]
+    assert max(times) > 1  # it was cut in an epoch
+
+
+def test_a_host_that_falls_silent_is_named(
+    two: Network, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "SILENT_S", 3.0)
+
+    def stop_everything() -> None:
+        for pid in two.processes(1):
+            os.kill(pid, signal.SIGSTOP)
+
+    said = fails(two, store, tmp_path / "run", stop_everything)
+    assert re.search(r"rank 1 on hostb was lost \(epoch .*no sign of life for \d s", said)
+    two.kill(1)

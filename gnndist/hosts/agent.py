@@ -33,6 +33,8 @@ from gnndist.network import INTERFACE, check_interface
 from gnndist.status import BOARD_FILE, Board
 
 POLL_S = 0.05
+END_S = 3.0
+"""how long ranks may take to die"""
 RUN_FILE = "config.json"
 
 
@@ -69,9 +71,7 @@ class Agent:
                     key.data()
                 self._look()
         finally:
-            for number, rank in self._ranks.items():
-                if number not in self._exited:
-                    rank.end()
+            self._end_ranks()
             self._tell_all()
             self._channel.send("ended")
 
@@ -227,6 +227,15 @@ class Agent:
                 if text := log.read(1 << 18):
                     self._read[rank] = self._read.get(rank, 0) + len(text)
                     self._channel.send("log", rank=rank, text=packed(text))
+
+    def _end_ranks(self) -> None:
+        """Kill the ranks that still run, and see them gone."""
+        running = [rank for number, rank in self._ranks.items() if number not in self._exited]
+        for rank in running:
+            rank.end()
+        deadline = time.monotonic() + END_S
+        while any(rank.poll() is None for rank in running) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _tell_output(self) -> None:
         while self._output is not None:
