@@ -58,7 +58,7 @@ class LongHelp(click.Command):
                 continue
             if (record := param.get_help_record(ctx)) is not None:
                 names, text = record
-                text = re.sub(r"  \[x[<>=]+\d+\]$", "", text)  # click's own note of a range
+                text = re.sub(r"  \[[\d<>=]*x[\d<>=]*\]$", "", text)  # click's own note of a range
                 sections.setdefault(heading, []).append((names, text))
         for heading, records in sections.items():
             with formatter.section(heading):

@@ -26,11 +26,18 @@ def config_options(config: type) -> Callable[[F], F]:
                 item.name,
                 type=click.Choice(limits.allowed) if limits.allowed else kind,
                 default=None,
-                help=f"{limits.help}  [{item.default}]",
+                help=limits.help + _default(item.default),
             )(command)
         return command
 
     return decorate
+
+
+def _default(value: Any) -> str:
+    """What help says of a default; of a switch that is off it says nothing."""
+    if isinstance(value, bool):
+        return "  [on]" if value else ""
+    return f"  [{value}]"
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

@@ -96,9 +96,7 @@ class TrainConfig:
     )
     overlap: bool = option(True, "exchange beside the local work", may_change=True)
 
-    profile: bool = option(
-        False, "show where a few epochs' time goes; write a trace a rank", may_change=True
-    )
+    profile: bool = option(False, "where epochs' time goes, and a trace a rank", may_change=True)
     tensorboard: bool = option(False, "write the figures for TensorBoard too", may_change=True)
 
     def __post_init__(self) -> None:
