@@ -1,5 +1,6 @@
 """What inspect says a training epoch sends is what training sends, pair by pair."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from processes import run_ranks
 from threads import run_threads
 
 from gnndist.comm import Comm
+from gnndist.graph import Graph
 from gnndist.inspection.probe import trace_step
 from gnndist.inspection.sizes import cut, step_masks
 from gnndist.nn.models import MODELS
@@ -23,6 +25,25 @@ from gnndist.training.loop import Trainer
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("traffic")
     return write_store(awkward(vertices=150, weighted=True), folder / "store", cells=8)
+
+
+@pytest.fixture(scope="module")
+def path_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A path with a few shortcuts, few training vertices: every layer needs other vertices."""
+    rng = np.random.default_rng(5)
+    place = np.arange(299)
+    shortcuts = np.stack([place[:280:5], place[:280:5] + rng.integers(2, 20, 56)])
+    edges = np.concatenate([np.stack([place, place + 1]), shortcuts], axis=1)
+    graph = Graph.from_edge_index(
+        edges,
+        num_vertices=300,
+        features=rng.standard_normal((300, 6)).astype(np.float32),
+        labels=rng.integers(0, 3, 300),
+        num_classes=3,
+        splits={"train": np.arange(20, 300, 50)},
+    )
+    folder = tmp_path_factory.mktemp("path")
+    return write_store(graph, folder / "store", method="random", cells=6)
 
 
 def sent(comm: Comm, path: Path, config: TrainConfig) -> tuple[list[int], list[int]]:
@@ -44,7 +65,7 @@ def check(store: Store, config: TrainConfig, rank_counts: tuple[int, ...], run: 
         sizes = cut(store, ranks, trace, masks).sizes
         results = run(sent, ranks, store.path, config)
         steady = np.array([second for _, second in results])
-        assert steady.sum() > 0 or config.layers == 1
+        assert steady.sum() > 0 or config.layers == 1 or config.model == "sgc"
         assert trace.bytes_sent(sizes).tolist() == steady.tolist()
         once = trace.bytes_sent_once(sizes)
         assert (steady + once).tolist() == [first for first, _ in results]
@@ -67,10 +88,24 @@ def test_gcn_over_gloo(store: Store) -> None:
     check(store, TrainConfig(model="gcn", layers=3, hidden=7), (3,), run_ranks)
 
 
-@pytest.mark.parametrize("model", sorted(set(MODELS) - {"gcn"}))
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_the_other_models(store: Store, model: str, dropout: float) -> None:
-    check(store, TrainConfig(model=model, dropout=dropout, hidden=8), (3,), run_threads)
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize(
+    "options",
+    [{"dropout": 0.0}, {"dropout": 0.4}, {"norm": "batch", "layers": 3}, {"cover": False}],
+    ids=str,
+)
+def test_every_model(path_store: Store, model: str, options: dict[str, Any]) -> None:
+    taken = inspect.signature(MODELS[model]).parameters
+    options = {k: v for k, v in ({"hidden": 8} | options).items() if k in (*taken, "cover")}
+    check(path_store, TrainConfig(model=model, **options), (4,), run_threads)
+
+
+@pytest.mark.parametrize(
+    "off", ["linear_first", "propagate_once", "active_sets", "overlap", "cover"]
+)
+def test_every_saving_off(path_store: Store, off: str) -> None:
+    config = TrainConfig(model="gcn", layers=3, hidden=7, **{off: False})
+    check(path_store, config, (3,), run_threads)
 
 
 def test_a_module_of_ones_own(

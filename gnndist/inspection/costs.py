@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnndist.inspection.edge_kernels import relative_cost
 from gnndist.inspection.locality import Locality
 from gnndist.inspection.operations import Gather, Product, RankSizes, Size, Stream, total
 from gnndist.inspection.rates import Rates
@@ -57,11 +58,12 @@ class Costs:
     def _gather(self, op: Gather, sizes: RankSizes) -> Seconds:
         if op.entries is None:
             return np.zeros(sizes.ranks)
-        width = max(op.width * op.itemsize // 4, 1)
+        width = max(op.heads * op.width * op.itemsize // 4, 1)
         entries = op.entries.of(sizes)
         table, rows = _size(op.table, sizes), _size(op.rows, sizes)
         seconds: Seconds = entries * self.locality.entry(width, table)
         seconds += np.minimum(rows, entries) * self.locality.row(width)
+        seconds *= relative_cost(self.rates, op.kernel, op.heads, op.width)
         return seconds
 
     def _stream(self, op: Stream, sizes: RankSizes) -> Seconds:

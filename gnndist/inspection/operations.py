@@ -131,6 +131,8 @@ class Gather:
 
     entries: Size | None
     width: int
+    """numbers of a row, of one head"""
+    heads: int
     itemsize: int
     table: Size | None
     """rows gathered from"""

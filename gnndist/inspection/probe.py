@@ -33,7 +33,7 @@ from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
 
 TIMED_STEPS = 30
-ATTEMPTS = 40
+ATTEMPTS = 12
 """graphs tried for one whose plan's sizes all differ"""
 
 
@@ -61,7 +61,7 @@ def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
 def step_overhead(manifest: Manifest, config: TrainConfig) -> float:
     """Seconds of a step on next to no vertices, of one rank alone on one thread."""
     with tempfile.TemporaryDirectory() as folder, _one_thread():
-        graph = _graph(manifest, np.random.default_rng(0), vertices=24)
+        graph = _graph(manifest, np.random.default_rng(0), half=24, depth=1)
         store = write_store(graph, Path(folder) / "store", method="natural", cells=1)
         trainer = Trainer.create(store, config, SingleComm(), torch.device("cpu"))
         seconds = []
@@ -147,13 +147,14 @@ def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
 def _small_store(manifest: Manifest, folder: Path, config: TrainConfig) -> tuple[Store, Counts]:
     """A store whose plan's sizes can be told from each other and from the model's widths."""
     widths = {manifest.num_features, manifest.num_classes, config.hidden, 1, 2}
+    depth = max(config.layers, config.hops, 10 if config.model == "appnp" else 0)
     best: tuple[int, Store, Counts] | None = None
     for attempt in range(ATTEMPTS):
-        graph = _graph(manifest, np.random.default_rng(attempt), vertices=1200 + 61 * attempt)
+        half = max(600, 150 * depth) + 31 * attempt
+        graph = _graph(manifest, np.random.default_rng(attempt), half, depth)
         store = write_store(graph, folder / str(attempt), method="natural", cells=1)
-        n = store.num_vertices
-        runs = np.array([0, n // 2, n])
-        clashes = _clashes(store, runs, config.layers, widths)
+        runs = np.array([0, half, 2 * half])
+        clashes = _clashes(store, runs, depth, widths)
         if best is None or clashes < best[0]:
             best = (clashes, store, runs)
         if clashes == 0:
@@ -180,23 +181,37 @@ def _equal_sizes(views: Sequence[ViewCounts], widths: set[int]) -> int:
         found += [int(cover.send_entries[0]), int(view.local_edges[0])]
         found += [int(view.columns[0]), int(view.local_edges[0] + view.unlooped[0])]
     count = Counter(found)
-    return sum(n - 1 for n in count.values()) + sum(count[w] for w in widths)
+    clashes = sum(n - 1 for n in count.values()) + sum(count[w] for w in widths)
+    exchanges = [(int(m.sent[0]), int(m.received[0])) for v in views for m in (v.plain, v.cover)]
+    either_way = {pair for a, b in exchanges for pair in ((a, b), (b, a))}
+    # Which exchange is which must never be in doubt.
+    return clashes + 100 * (2 * len(exchanges) - len(either_way))
 
 
-def _graph(manifest: Manifest, rng: np.random.Generator, vertices: int) -> Graph:
-    """Few training vertices and few edges, so that each layer needs other vertices."""
-    edges = rng.integers(0, vertices, (2, vertices))
-    # Sources that many read and rows that read many: covers that differ from plain rows.
-    spread = rng.integers(0, vertices, (2, vertices // 4))
-    spread[0] -= spread[0] % 20
-    collect = rng.integers(0, vertices, (2, vertices // 4))
-    collect[1] -= collect[1] % 15
-    edge_index = np.concatenate([edges, spread, collect], axis=1)
+def _graph(manifest: Manifest, rng: np.random.Generator, half: int, depth: int) -> Graph:
+    """Two lines of `half` vertices, one a rank, whose edges reach a few places back on both.
+
+    What the training vertices need so grows by a few places a layer and does not fill the graph.
+    """
+    place = np.arange(half)
+    ends = []
+    for mine, other in ((0, half), (half, 0)):
+        for step, share, start in ((1, 0.8, mine), (2, 0.3, mine), (1, 0.3, other)):
+            row = place[:-step][rng.random(half - step) < share]
+            ends.append((start + row + step, mine + row))
+        # Sources that many read and rows that read many: covers that differ from plain rows.
+        row = place[: half - 8][rng.random(half - 8) < 0.3]
+        ends.append((other + row - row % 7 + 7, mine + row))
+        row = np.repeat(place[: half - 8 : 11], 5)
+        ends.append((other + row + np.tile(np.arange(1, 6), len(row) // 5), mine + row))
+    edge_index = np.concatenate([np.stack(pair) for pair in ends], axis=1)
+    vertices = 2 * half
     shape = (vertices,) if manifest.task == "single-label" else (vertices, manifest.num_classes)
     labels = rng.integers(0, max(manifest.num_classes, 2), shape)
     if manifest.task == "multi-label":
         labels = labels % 2
-    train = np.sort(rng.choice(vertices, vertices // 5, replace=False))
+    often = 4 * (depth + 2)
+    train = np.flatnonzero(rng.random(vertices) < 1 / often)
     weighted = "edge_weight" in manifest.dtypes
     return Graph.from_edge_index(
         edge_index,
@@ -207,7 +222,7 @@ def _graph(manifest: Manifest, rng: np.random.Generator, vertices: int) -> Graph
         labels=labels if manifest.task == "single-label" else labels.astype(np.float32),
         num_classes=manifest.num_classes,
         task=manifest.task,
-        splits={"train": train},
+        splits={"train": train if len(train) else np.array([0])},
     )
 
 

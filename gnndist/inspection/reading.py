@@ -88,6 +88,7 @@ class _Reading:
             return Gather(
                 entries=self.size(event.edges),
                 width=event.width,
+                heads=event.heads,
                 itemsize=event.itemsize,
                 table=self.size(event.table),
                 rows=self.size(event.rows),

@@ -44,6 +44,8 @@ class Event:
     edges: int | None = None
     """entries that a kernel walks"""
     width: int = 0
+    """numbers of a row, of one head"""
+    heads: int = 1
     itemsize: int = 0
     table: int = 0
     """rows that a kernel gathers from"""
@@ -165,6 +167,7 @@ class Recorder(TorchDispatchMode):
                 arrays=event.arrays,
                 edges=len(arrays["indices"]),
                 width=int(named.get("width", table[-1])),
+                heads=int(named.get("heads", 1)),
                 itemsize=floats[source].itemsize,
                 table=table[0],
                 rows=shapes["out"][0] if "out" in shapes else table[0],
