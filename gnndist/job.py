@@ -21,6 +21,7 @@ from gnndist.training.rundir import METRICS, RunDir
 from gnndist.training.shard import check_ranks, check_trainable
 from gnndist.training.state import check_fits, check_same_config
 from gnndist.training.tensorboard import check_tensorboard
+from gnndist.units import counted
 
 Say = Callable[[str], None]
 
@@ -87,10 +88,8 @@ def train(
     run = RunDir.create(out, overwrite=overwrite)
     several = [config.seed + k for k in range(seeds)] if seeds > 1 else []
     run.write_config(config, opened, ranks, several)
-    where = f" on {len(hosts.names)} hosts" if hosts else ""
-    say(
-        f"training {config.model} on {opened.path} with {ranks} ranks{where}; the run goes to {out}"
-    )
+    who = counted(ranks, "rank") + (f" on {len(hosts.names)} hosts" if hosts else "")
+    say(f"training {config.model} on {opened.path} with {who}; the run goes to {out}")
     arguments = ["train", *_store_for(hosts, opened), "--out", str(run.path.absolute())]
     crew = hosts and HostsCrew(hosts=hosts, store=opened, run=run.path, say=say, connect=connect)
     try:
@@ -155,7 +154,7 @@ def resume(
         say(f"{run.path} has finished: nothing to resume (more --epochs would continue it)")
         return run.result()
     run.write_config(config, opened, ranks, seeds)
-    say(f"resuming {run.path} from {since} with {ranks} ranks")
+    say(f"resuming {run.path} from {since} with {counted(ranks, 'rank')}")
     arguments = ["train", *_store_for(hosts, opened), "--resume", str(run.path.absolute())]
     crew = hosts and HostsCrew(hosts=hosts, store=opened, run=run.path, say=say, connect=connect)
     return _run(run, arguments, max_restarts, say, crew or LocalCrew(ranks, start))

@@ -1,4 +1,4 @@
-"""Bytes and seconds as people read them."""
+"""Bytes, seconds and counts as people read them."""
 
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -21,3 +21,8 @@ def duration(seconds: float) -> str:
     if seconds < 119.5 * 60:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -9,6 +9,7 @@ from gnndist.launch import is_worker, joined, pick_device, run_ranks_of
 from gnndist.training.run import evaluate_rank
 from gnndist.training.rundir import RunDir
 from gnndist.training.shard import check_ranks
+from gnndist.units import counted
 
 
 @click.command()
@@ -32,7 +33,7 @@ def command(run: Path, ranks: int | None, store: Path | None) -> None:
         check_ranks(opened, ranks)
         result = trained.result()
         trained.model()
-        say(f"evaluating {run} (epoch {result['best_epoch']}) with {ranks} ranks")
+        say(f"evaluating {run} (epoch {result['best_epoch']}) with {counted(ranks, 'rank')}")
         run_ranks_of(["evaluate", str(run), *(("--store", str(store)) if store else ())], ranks)
         return
     with joined(device, threads=config.threads, timeout_s=config.timeout) as comm:

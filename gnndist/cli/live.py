@@ -17,6 +17,7 @@ from gnndist.tasks import task
 from gnndist.units import duration, size
 
 REDRAW_S = 0.1
+WIDTH = 80
 LINES = 20
 """about how many lines a training takes where there is no terminal"""
 
@@ -92,13 +93,17 @@ class EpochView:
             f"{duration(line['epoch_s'])}, {_waiting(line):.0f}% of it waiting for the exchange, "
             f"{size(line['bytes_sent'])} sent",
         )
-        table.add_row("left", f"about {duration(self._left_s(epoch))}")
+        left = f"about {duration(self._left_s(epoch))}" if epoch < self._epochs else "nothing"
+        table.add_row("left", left)
         bar = Table.grid(padding=(0, 2))
         bar.add_row(
             f"epoch {epoch}/{self._epochs}",
             ProgressBar(total=self._epochs, completed=epoch, width=40),
         )
-        return Panel(Group(bar, table), title=self._title, title_align="left", expand=False)
+        content = Group(bar, table)
+        return Panel(
+            content, title=self._title, title_align="left", width=min(WIDTH, console.width)
+        )
 
 
 def _waiting(line: Mapping[str, Any]) -> float:

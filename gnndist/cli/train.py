@@ -32,6 +32,7 @@ from gnndist.training.config_files import combined, read_all
 from gnndist.training.loop import Stopped
 from gnndist.training.rundir import CONFIG, RunDir
 from gnndist.training.seeds import train_seeds
+from gnndist.units import counted
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -199,7 +200,8 @@ def _work(
             if not speaks:
                 yield lambda line: None
                 return
-            title = f"{its.model} on {opened.path.name}, {comm.world} ranks, seed {its.seed}"
+            ranks = counted(comm.world, "rank")
+            title = f"{its.model} on {opened.path.name}, {ranks}, seed {its.seed}"
             if all_seeds:
                 say(f"seed {its.seed}")
             shown = EpochView(title, its.epochs, opened.manifest.task)
