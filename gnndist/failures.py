@@ -30,6 +30,9 @@ USER, PEER, MEMORY, DIVERGED, ERROR = "user", "peer", "memory", "diverged", "err
 HOST = "host"
 """the kind of note that a launcher writes where a rank's host is gone"""
 
+LINGER_S = 4.0
+"""how long a failed rank 0 stays where the other ranks depend on it to tell who speaks"""
+
 
 class PeerLost(RuntimeError):
     """Communication failed: another rank is gone, or slower than the timeout allows."""
@@ -109,7 +112,15 @@ def _report(error: Exception) -> int:
         where = "".join(f" ({line})" for line in getattr(error, "__notes__", ()))
         said = f"gnndist: error: rank {rank} on {platform.node()}{where}: {note.message}"
         print(said, file=sys.stderr, flush=True)
+    if BOARD not in os.environ and _serves_others():
+        time.sleep(LINGER_S)  # the others learn at this rank's store that it has been said
     return USER_MISTAKE if note.kind == USER else 1
+
+
+def _serves_others() -> bool:
+    """Whether the ranks meet at a store in this process."""
+    by_launcher = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return os.environ["RANK"] == "0" and not by_launcher and os.environ["WORLD_SIZE"] != "1"
 
 
 def _first_to_speak(note: Note) -> bool:

@@ -12,8 +12,10 @@ from gnndist.failures import as_rank
 
 VERBS = {
     "partition": "Turn a graph into a store that any number of ranks can train from.",
+    "pack": "Divide a store by host, where hosts share no file system.",
     "inspect": "Predict balance, traffic, memory and epoch time for numbers of ranks.",
     "train": "Train a model from a store on any number of ranks.",
+    "slurm": "Print a batch script that trains under SLURM.",
     "evaluate": "Recompute a run's metrics from its saved model.",
     "predict": "Write a run's predictions in the original order.",
     "report": "Write an HTML page about one run or several.",

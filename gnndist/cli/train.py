@@ -225,6 +225,7 @@ def _work(
             )
         except Stopped as request:
             stopped = request
+            comm.all_gather(None)  # no launcher must see a rank end before rank 0 has saved
     if speaks and not launched_here():
         if stopped is None:
             _show(run, run.result())
