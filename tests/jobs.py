@@ -37,6 +37,13 @@ def start_forked(arguments: Sequence[str], environment: Mapping[str, str], log: 
     return Forked(process)
 
 
+def warm_up() -> None:
+    """Return when the process that ranks are forked from has loaded everything."""
+    process = fork_server().Process(target=os.getpid)
+    process.start()
+    process.join()
+
+
 def _rank(arguments: list[str], environment: dict[str, str], log: str, folder: str) -> None:
     os.setsid()
     os.chdir(folder)

@@ -20,7 +20,7 @@ import pytest
 import torch
 from faulty import hang_for_ever
 from graphs import awkward
-from jobs import Forked, start_forked
+from jobs import Forked, start_forked, warm_up
 
 from gnndist import TrainConfig, job
 from gnndist.errors import FAILED, STOPPED, USER_MISTAKE, JobFailed, JobStopped
@@ -36,6 +36,7 @@ SOON_S = 30
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    warm_up()
     return write_store(awkward(), tmp_path_factory.mktemp("failure") / "store", cells=8)
 
 
