@@ -59,6 +59,8 @@ def as_rank() -> Iterator[None]:
         yield
         return
     _end_with_launcher()
+    # Before torch is loaded: its warnings (of addresses without a name) are not for people.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
@@ -96,20 +98,34 @@ def read_note(folder: Path, rank: int) -> Note | None:
         return None
 
 
+def leave_traceback(error: Exception, log: Path) -> None:
+    """Put a rank's traceback into its log, if the disk can still take it."""
+    with suppress(OSError):
+        log.parent.mkdir(exist_ok=True)
+        with log.open("a") as file:
+            file.write(f"on {platform.node()}\n{''.join(traceback.format_exception(error))}")
+        error.add_note(f"{_SEE}{log}")
+
+
+_SEE = "see "
+
+
 def _report(error: Exception) -> int:
     """Leave the note and the traceback; the exit code."""
     note = note_of(error)
     rank = int(os.environ["RANK"])
-    with suppress(OSError):  # the log's disk may be full
-        traceback.print_exc()
-        sys.stderr.flush()
+    notes = getattr(error, "__notes__", ())
+    if not any(line.startswith(_SEE) for line in notes):
+        with suppress(OSError):  # the log's disk may be full
+            traceback.print_exc()
+            sys.stderr.flush()
     if folder := os.environ.get(BOARD):
         partial = Path(folder) / f".note-{rank}"
         with suppress(OSError):
             partial.write_text(json.dumps(note))
             partial.replace(Path(folder) / f"note-{rank}.json")
     elif _first_to_speak(note):
-        where = "".join(f" ({line})" for line in getattr(error, "__notes__", ()))
+        where = "".join(f" ({line})" for line in notes)
         said = f"gnndist: error: rank {rank} on {platform.node()}{where}: {note.message}"
         print(said, file=sys.stderr, flush=True)
     if BOARD not in os.environ and _serves_others():

@@ -7,11 +7,9 @@ variables lead to the same place.
 
 import datetime
 import os
-import platform
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -21,7 +19,7 @@ import torch.distributed as dist
 from gnndist.comm import Comm, ProcessComm, SingleComm
 from gnndist.crew import threads_for, worker_environment
 from gnndist.device import backend_for, pick_device, use
-from gnndist.failures import LAUNCHED, is_worker
+from gnndist.failures import LAUNCHED, is_worker, leave_traceback
 from gnndist.hosts import Hosts, HostsCrew, forwarded
 from gnndist.network import INTERFACE, choose_interface
 from gnndist.rendezvous import Terms, meet
@@ -142,7 +140,7 @@ def joined(
     except Exception as error:
         error.add_note(str(status))
         if logs is not None and not launched_here():
-            _leave_traceback(error, logs / f"rank-{os.environ.get('RANK', 0)}.log")
+            leave_traceback(error, logs / f"rank-{os.environ.get('RANK', 0)}.log")
         raise
 
 
@@ -168,10 +166,3 @@ def _choose_interface(*, several_hosts: bool) -> None:
     interface = choose_interface(os.environ["MASTER_ADDR"], several_hosts=several_hosts)
     if interface is not None:
         os.environ[INTERFACE] = interface
-
-
-def _leave_traceback(error: Exception, log: Path) -> None:
-    with suppress(OSError):
-        log.parent.mkdir(exist_ok=True)
-        with log.open("a") as file:
-            file.write(f"on {platform.node()}\n{''.join(traceback.format_exception(error))}")
