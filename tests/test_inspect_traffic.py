@@ -91,12 +91,12 @@ def test_gcn_over_gloo(store: Store) -> None:
 @pytest.mark.parametrize("model", sorted(MODELS))
 @pytest.mark.parametrize(
     "options",
-    [{"dropout": 0.0}, {"dropout": 0.4}, {"norm": "batch", "layers": 3}, {"cover": False}],
+    [{"dropout": 0.0}, {"dropout": 0.4}, {"norm": "batch", "layers": 3}],
     ids=str,
 )
 def test_every_model(path_store: Store, model: str, options: dict[str, Any]) -> None:
     taken = inspect.signature(MODELS[model]).parameters
-    options = {k: v for k, v in ({"hidden": 8} | options).items() if k in (*taken, "cover")}
+    options = {k: v for k, v in ({"hidden": 8} | options).items() if k in taken}
     check(path_store, TrainConfig(model=model, **options), (4,), run_threads)
 
 

@@ -35,6 +35,7 @@ SHOWN = ("model", "layers", "hidden", "dropout", "input_dropout", "norm")
 @click.option("--explain", is_flag=True, help="also what each exact saving saves")
 @click.option("--graph-only", is_flag=True, help="leave out what depends on a model")
 @click.option("--measure", is_flag=True, help="measure this machine again")
+@click.option("--run", type=click.Path(path_type=Path), help="compare with what a run measured")
 @click.option("--config", "files", multiple=True, type=click.Path(path_type=Path), help="TOML file")
 @config_options(TrainConfig)
 def command(
@@ -48,6 +49,7 @@ def command(
     explain: bool,
     graph_only: bool,
     measure: bool,
+    run: Path | None,
     files: tuple[Path, ...],
     **options: Any,
 ) -> None:
@@ -60,6 +62,7 @@ def command(
     Nothing is trained and no process started; the first time on a machine, its speed is measured.
     """
     from gnndist.inspection.advice import warnings
+    from gnndist.inspection.comparison import comparison_data, comparison_table, read_measured
     from gnndist.inspection.network import Network, parse_bandwidth, parse_latency
     from gnndist.inspection.plot import draw, need_matplotlib
     from gnndist.inspection.prediction import Inspector
@@ -67,6 +70,7 @@ def command(
     from gnndist.inspection.tables import as_data, table
     from gnndist.store import Store
     from gnndist.training.config_files import combined
+    from gnndist.training.rundir import RunDir
 
     if plot is not None:
         need_matplotlib(plot)
@@ -75,6 +79,13 @@ def command(
     manifest = opened.manifest
     trains = manifest.num_features > 0 and manifest.split_sizes["train"] > 0
     config = combined(files, given(options)) if trains and not graph_only else None
+    measured = None
+    if run is not None:
+        trained = RunDir.open(run)
+        trained.check_single()
+        trained.store(store)
+        measured = read_measured(trained)
+        config, counts, ranks_per_host = trained.config(), [measured.ranks], measured.ranks_per_host
     network = Network(
         bandwidth=parse_bandwidth(bandwidth),
         latency=parse_latency(latency),
@@ -95,12 +106,16 @@ def command(
             "rates": None if rates is None else rates.values,
             "inspections": [as_data(*pair) for pair in zip(found, advice, strict=True)],
         }
+        if measured is not None:
+            data["comparison"] = comparison_data(found[0], measured)
         click.echo(json.dumps(data))
     else:
         console.print(table(found))
         for one, lines in zip(found, advice, strict=True):
             for line in lines:
                 console.print(f"[yellow]![/] {one.ranks:,} ranks: {line}")
+        if measured is not None:
+            console.print(comparison_table(found[0], measured))
     if explain and config is not None and not as_json:
         for count in counts:
             explain_savings(opened, config, count)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.memory import machine_memory
 from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.store import Store
@@ -46,7 +47,7 @@ def _balance(store: Store, found: Inspection) -> Iterator[str]:
     cells = len(store.cell_offsets) - 1
     finer = f"partition with more cells than {cells}" if cells < store.num_vertices else ""
     remedy = {
-        "work": finer or "use fewer ranks",
+        "work": _weights(store, found) or finer or "use fewer ranks",
         "edges": finer or "use fewer ranks",
         "send": "a rank with many neighbours waits on its link: fewer ranks, or another --seed",
         "train": "ranks with few training vertices idle where only what the loss needs is computed",
@@ -57,6 +58,18 @@ def _balance(store: Store, found: Inspection) -> Iterator[str]:
     for name, ratio in ratios.items():
         if ratio > MOST_IMBALANCE and found.ranks > 1:
             yield f"{name} of the busiest rank is {ratio:.2f} times the mean: {remedy[name]}"
+
+
+def _weights(store: Store, found: Inspection) -> str:
+    """Where another weight of vertices would balance the work better."""
+    fitted = vertex_work(found)
+    used = int(store.manifest.partitioning["vertex_work"])
+    if fitted is None or imbalance(found.owned) < MOST_IMBALANCE or fitted < 2 * max(used, 1):
+        return ""
+    return (
+        f"a vertex costs as much as {fitted:.0f} edges here and the store was balanced for {used}: "
+        f"partition again with --vertex-work {fitted:.0f}"
+    )
 
 
 def _memory(figures: ModelFigures) -> Iterator[str]:
@@ -89,6 +102,3 @@ def _time(found: Inspection, figures: ModelFigures) -> Iterator[str]:
 
 def _next_power(number: int) -> int:
     return 1 << (number - 1).bit_length()
-
-
-__all__ = ["imbalance", "warnings"]

@@ -98,7 +98,7 @@ def _cost(trace: StepTrace, cutting: Cutting) -> Cost:
         if isinstance(op, Product) and op.rows is not None:
             dense += op.flops * float(op.rows.of(sizes).sum())
         elif isinstance(op, Gather) and op.entries is not None:
-            sparse += 2.0 * op.width * float(op.entries.of(sizes).sum())
+            sparse += 2.0 * op.heads * op.width * float(op.entries.of(sizes).sum())
     return Cost(sent=int(trace.bytes_sent(sizes).sum()), dense=dense, sparse=sparse)
 
 

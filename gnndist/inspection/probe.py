@@ -19,9 +19,9 @@ from gnndist import buffers
 from gnndist.comm import Comm, SingleComm
 from gnndist.graph import Graph
 from gnndist.inspection.chunks import active_rows
-from gnndist.inspection.counts import Counts, ViewCounts, count_views
+from gnndist.inspection.counts import Counts, count_views
 from gnndist.inspection.held import held_arrays
-from gnndist.inspection.operations import WHOLE, Size, StepTrace
+from gnndist.inspection.operations import WHOLE, Kind, RankSizes, Size, StepTrace
 from gnndist.inspection.reading import read_step
 from gnndist.inspection.recorder import RecordedComm, Recorder
 from gnndist.inspection.threads import run_threads
@@ -33,7 +33,9 @@ from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
 
 TIMED_STEPS = 30
-ATTEMPTS = 12
+FEATURES = 8e6
+"""numbers in the features of a rank of the recorded graph, about"""
+ATTEMPTS = 16
 """graphs tried for one whose plan's sizes all differ"""
 
 
@@ -101,7 +103,7 @@ def _steps(comm: Comm, store: Store, runs: Counts, config: TrainConfig) -> StepT
         sizes,
         layers=views,
         layered=bool(trainer.graph.views),
-        parameters=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
+        parameters=[p for p in trainer.model.parameters() if p.requires_grad],
     )
 
 
@@ -146,11 +148,15 @@ def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
 
 def _small_store(manifest: Manifest, folder: Path, config: TrainConfig) -> tuple[Store, Counts]:
     """A store whose plan's sizes can be told from each other and from the model's widths."""
-    widths = {manifest.num_features, manifest.num_classes, config.hidden, 1, 2}
+    multiples = range(1, max(config.layers, config.heads, 2) + 2)
+    widths = {config.hidden * times for times in multiples}
+    widths |= {manifest.num_features, manifest.num_classes, 1, 2}
     depth = max(config.layers, config.hops, 10 if config.model == "appnp" else 0)
+    # Larger sizes are more rarely equal; but the features should not take long to make.
+    size = int(np.clip(FEATURES / manifest.num_features, 600, 4000))
     best: tuple[int, Store, Counts] | None = None
     for attempt in range(ATTEMPTS):
-        half = max(600, 150 * depth) + 31 * attempt
+        half = size + 31 * attempt
         graph = _graph(manifest, np.random.default_rng(attempt), half, depth)
         store = write_store(graph, folder / str(attempt), method="natural", cells=1)
         runs = np.array([0, half, 2 * half])
@@ -167,25 +173,31 @@ def _clashes(store: Store, runs: Counts, layers: int, widths: set[int]) -> int:
     """How many of rank 0's sizes equal another or a width, where any two could be mistaken."""
     active = active_rows(store, layers)
     masks = [(active[k + 1], active[k]) for k in range(layers)]
-    return _equal_sizes(count_views(store, runs, [(None, None), *masks]), widths)
-
-
-def _equal_sizes(views: Sequence[ViewCounts], widths: set[int]) -> int:
-    """Of the whole graph and of the layers' views."""
-    found = [int(views[-1].rows[0])]
-    for view in views:
-        plain, cover = view.plain, view.cover
-        found += [int(m.sent[0]) for m in (plain, cover)]
-        found += [int(m.received[0]) for m in (plain, cover)]
-        found += [int(m.receive_entries[0]) for m in (plain, cover)]
-        found += [int(cover.send_entries[0]), int(view.local_edges[0])]
-        found += [int(view.columns[0]), int(view.local_edges[0] + view.unlooped[0])]
-    count = Counter(found)
-    clashes = sum(n - 1 for n in count.values()) + sum(count[w] for w in widths)
-    exchanges = [(int(m.sent[0]), int(m.received[0])) for v in views for m in (v.plain, v.cover)]
+    whole, *views = count_views(store, runs, [(None, None), *masks])
+    sizes = RankSizes(whole=whole, views=views)
+    numbers = Counter(
+        int(Size(kind, view, cover).of(sizes)[0])
+        for view in (WHOLE, *range(layers))
+        for kind, cover in DISTINCT
+    )
+    clashes = sum(n - 1 for n in numbers.values()) + sum(numbers[w] for w in widths)
+    exchanges = [
+        (int(messages.sent[0]), int(messages.received[0]))
+        for view in (whole, *views)
+        for messages in (view.plain, view.cover)
+    ]
     either_way = {pair for a, b in exchanges for pair in ((a, b), (b, a))}
     # Which exchange is which must never be in doubt.
     return clashes + 100 * (2 * len(exchanges) - len(either_way))
+
+
+DISTINCT: Sequence[tuple[Kind, bool]] = (
+    *(("vertices", False), ("boundary", False), ("interior", False), ("gathered", False)),
+    *(("local", False), ("looped", False), ("edges", False), ("looped edges", False)),
+    *(("sent", True), ("received", True), ("send", True), ("receive", True)),
+    *(("received", False), ("receive", False)),
+)
+"""kinds of sizes (and whether of covered messages) that differ on a graph of any interest"""
 
 
 def _graph(manifest: Manifest, rng: np.random.Generator, half: int, depth: int) -> Graph:

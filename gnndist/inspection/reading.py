@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from torch import Tensor
+
 from gnndist.inspection.held import Held
 from gnndist.inspection.operations import (
     Amount,
@@ -29,7 +31,7 @@ def read_step(
     *,
     layers: int,
     layered: bool,
-    parameters: int,
+    parameters: Sequence[Tensor],
 ) -> StepTrace:
     """The second of the two steps that a recorder saw, an evaluation between them.
 
@@ -41,7 +43,8 @@ def read_step(
         what each size of the recorded rank's plans was; where two are equal the first one named
         is taken for both.
     """
-    reading = _Reading(sizes)
+    widths = {width for parameter in parameters for width in parameter.shape}
+    reading = _Reading(sizes, widths)
     first, _, evaluation, second = (recorder.events[a:b] for a, b in pairwise(recorder.marks))
     sent, sent_before = (
         [event for event in part if event.sent is not None] for part in (second, first)
@@ -59,18 +62,18 @@ def read_step(
             for memory, taken in recorder.buffers
         ],
         graph_memory=reading.held(array for array in arrays if array.address not in tensors),
-        parameters=parameters,
+        parameters=sum(parameter.numel() for parameter in parameters),
         unexplained=sorted(reading.unexplained),
     )
 
 
 class _Reading:
-    def __init__(self, sizes: Mapping[Size, int]) -> None:
+    def __init__(self, sizes: Mapping[Size, int], widths: set[int]) -> None:
         self._sizes = sizes
         self._by_number: dict[int, Size] = {}
         order = {"vertices": 0, "owned": 2}
         for size, number in sorted(sizes.items(), key=lambda item: order.get(item[0].kind, 1)):
-            if number > 2:
+            if number > 2 and number not in widths:
                 self._by_number.setdefault(number, size)
         self.unexplained: set[str] = set()
 

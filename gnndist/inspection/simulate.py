@@ -3,9 +3,9 @@
 The model. A rank's work takes the seconds of a core that `Rates` and `Locality` measured, shared
 out over the rank's cores. On a host with more ranks than cores, a rank's work takes at least the
 host's share of all its ranks' work. Every message costs the sender and the receiver time of their
-cores, by the byte. It arrives when its sender has sent it, plus the latency, plus the time that
-the busier of the two links needs for the whole exchange; whatever a rank computes between
-departure and arrival hides that. An all-reduce starts when the last rank is there and is gloo's
+cores, by the byte. It is on its way once both are at the exchange (gloo sends to a receiver that is
+ready) and arrives after the latency and the time that the busier of the two links needs for the
+whole exchange; whatever a rank computes meanwhile hides that. An all-reduce starts when the last rank is there and is gloo's
 ring: 2 (P − 1) steps.
 """
 
@@ -138,7 +138,8 @@ def _arrivals(
     into = np.bincount(hosts, weights=far.sum(axis=0))[hosts] / network.bandwidth
     near = np.where(away, 0, nbytes).sum(axis=0) / costs.wire.bandwidth + costs.wire.latency
     link = np.where(far > 0, np.maximum(out[:, None], into[None, :]) + network.latency, 0.0)
-    at = np.where(nbytes > 0, posted[:, None] + np.maximum(link, near[None, :]), 0.0)
+    both = np.maximum(posted[:, None], posted[None, :])
+    at = np.where(nbytes > 0, both + np.maximum(link, near[None, :]), 0.0)
     arrived: Seconds = at.max(axis=0, initial=0.0)
     return arrived
 

@@ -7,6 +7,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.inspection.simulate import KINDS
 from gnndist.units import duration, size
@@ -29,7 +30,9 @@ def table(found: Sequence[Inspection]) -> Table:
             figures = [one.model for one in found if one.model is not None]
             table.add_row(name, *(model_figure(each) for each in figures))
         base = figures[0].epoch.epoch_s
-        table.add_row("  speed-up", *(f"{base / each.epoch.epoch_s:.2f}" for each in figures))
+        table.add_row("speed-up", *(f"{base / each.epoch.epoch_s:.2f}" for each in figures))
+        weights = [vertex_work(one) for one in found]
+        table.add_row("a vertex costs, in edges", *(f"{w:.0f}" if w else "–" for w in weights))
     return table
 
 
@@ -121,6 +124,7 @@ def as_data(found: Inspection, warnings: Sequence[str]) -> dict[str, Any]:
     )
     if found.model is not None:
         data["epoch"] = _epoch(found.model)
+        data["vertex_work"] = vertex_work(found)
     return data
 
 
