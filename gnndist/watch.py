@@ -1,7 +1,7 @@
 """Communication that says when it waits, and that names its failures."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor
@@ -57,11 +57,21 @@ class _Watched:
             self._pending.wait()
 
 
-@contextmanager
-def talking(status: Status) -> Iterator[None]:
-    """Note that this rank waits for others; what goes wrong meanwhile is theirs."""
-    with status.waiting():
-        try:
-            yield
-        except RuntimeError as error:
+class talking:
+    """Note that this rank waits for others meanwhile; what goes wrong then is theirs."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def __enter__(self) -> None:
+        self._status.begin_wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._status.end_wait(failed=error is not None)
+        if isinstance(error, RuntimeError):
             raise PeerLost(f"lost contact with the other ranks: {error}") from error

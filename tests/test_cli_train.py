@@ -74,6 +74,13 @@ def test_seeds_are_trained_one_by_one_and_summarised(
     assert summary["mean"]["test_accuracy"] == pytest.approx(mean)
     assert summary["std"]["test_accuracy"] == pytest.approx(std)
     assert f"{100 * mean:.2f} ± {100 * std:.2f}" in result.output
+    # A seed that has its result is not trained again.
+    (out / "result.json").unlink()
+    (out / "seed-7" / "result.json").unlink()
+    written = [(run.path / "result.json").stat().st_mtime_ns for run in runs[:2]]
+    resumed = gnndist.resume(out, say=list, start=start_forked)
+    assert {**resumed, "mean_epoch_s": 0} == {**summary, "mean_epoch_s": 0}
+    assert written == [(run.path / "result.json").stat().st_mtime_ns for run in runs[:2]]
     # Each is what a run of its own would have been.
     alone = job.train(
         store,
