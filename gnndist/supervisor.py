@@ -204,8 +204,8 @@ class Supervisor:
             if causes or (time.monotonic() > deadline and not crew.expects_news()):
                 break
             time.sleep(POLL_S)
-        if signals.count and all(bad[rank] == -signal.SIGTERM for rank in causes):
-            raise JobStopped("stopped before training began")
+        if signals.count and causes and all(bad[rank] == -signal.SIGTERM for rank in causes):
+            raise JobStopped("stopped at once: the ranks were not yet, or no longer, in an epoch")
         suspended = [r for r in range(self.ranks) if self._workers[r].is_suspended()]
         rank = (causes or suspended or list(bad))[0]
         status = board.ranks[rank]
