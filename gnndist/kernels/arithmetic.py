@@ -150,7 +150,7 @@ def _above(builder: Any, value: Any, best: Any) -> Any:
 
 
 @binary
-def highest(builder: Any, value: Any, best: Any) -> Any:
+def greater(builder: Any, value: Any, best: Any) -> Any:
     """The larger of two; NaN where either is NaN, once met as `value`."""
     return builder.select(_above(builder, value, best), value, best)
 
@@ -163,28 +163,48 @@ def tally(builder: Any, value: Any, best: Any, count: Any) -> Any:
     return builder.select(_above(builder, value, best), one, again)
 
 
-@primitive
-def sum_lanes(typing: Any, value: Any) -> Any:
-    """The sum of a vector's lanes, by halves: in one order on every machine."""
+def _reduce(value: Any, combine: Callable[..., Any]) -> Any:
+    """Folds a vector's lanes by halves: in one order on every machine."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         total, lanes = args[0], value.lanes
         while lanes > 1:
             lanes //= 2
             low, high = (
-                ir.Constant(
-                    ir.VectorType(INT32, lanes), [INT32(at + lane) for lane in range(lanes)]
-                )
+                ir.Constant(ir.VectorType(INT32, lanes), [INT32(at + i) for i in range(lanes)])
                 for at in (0, lanes)
             )
             undefined = ir.Constant(total.type, ir.Undefined)
-            total = builder.fadd(
+            total = combine(
+                builder,
                 builder.shuffle_vector(total, undefined, low),
                 builder.shuffle_vector(total, undefined, high),
             )
         return builder.extract_element(total, INT32(0))
 
     return value.scalar(value), emit
+
+
+@primitive
+def sum_lanes(typing: Any, value: Any) -> Any:
+    """The sum of a vector's lanes."""
+    return _reduce(value, lambda builder, left, right: builder.fadd(left, right))
+
+
+@primitive
+def max_lanes(typing: Any, value: Any) -> Any:
+    """The largest of a vector's lanes; NaN where one is."""
+
+    def larger(builder: Any, left: Any, right: Any) -> Any:
+        return builder.select(_above(builder, left, right), left, right)
+
+    return _reduce(value, larger)
+
+
+@scaling
+def lower_by(builder: Any, amount: Any, value: Any) -> Any:
+    """value - amount."""
+    return builder.fsub(value, amount)
 
 
 @unary

@@ -68,13 +68,13 @@ def attention_delta(grad: Tensor, out: Tensor) -> Tensor:
     return delta
 
 
-def empty_state(rows: int, x: Tensor) -> AttentionState:
-    """A state to be written by a first call, for x [cols, heads, D]."""
+def empty_state(rows: int, x: Tensor, out: Tensor | None = None) -> AttentionState:
+    """A state to be written by a first call, for x [cols, heads, D]; `out` is memory for it."""
     heads, width = x.shape[1:]
     return AttentionState(
         highest=x.new_empty(rows, heads),
         total=x.new_empty(rows, heads),
-        out=x.new_empty(rows, heads, width),
+        out=x.new_empty(rows, heads, width) if out is None else out,
     )
 
 

@@ -76,6 +76,7 @@ def gat_backward_torch(
     slope: float,
     dropout: EdgeDropout | None,
     grad_dst: Tensor,
+    grad_x: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `gnndist.kernels.gat.gat_backward`."""
     rows, columns = csr.row_ids(), csr.indices.long()
@@ -92,9 +93,8 @@ def gat_backward_torch(
         kept, dots = weights * factors, dots * factors
     change = weights * (dots - delta[rows])
     change = torch.where(plain > 0, change, change * slope)
-    grad_x = torch.stack(
-        [weigh(transposed, kept[order, head], grad[:, head]) for head in range(heads)], dim=1
-    )
+    for head in range(heads):
+        grad_x[:, head] = weigh(transposed, kept[order, head], grad[:, head])
     grad_src = torch.zeros_like(score_src).index_add_(0, columns, change)
     return grad_x, grad_src, grad_dst.index_add_(0, rows, change)
 
@@ -126,6 +126,7 @@ def gatv2_backward_torch(
     slope: float,
     dropout: EdgeDropout | None,
     grad_dst: Tensor,
+    grad_x: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """As `gnndist.kernels.gatv2.gatv2_backward`."""
     rows, columns = csr.row_ids(), csr.indices.long()
@@ -140,5 +141,5 @@ def gatv2_backward_torch(
     grad_attention = (change * bent).sum(0)
     inner = change * attention
     inner = torch.where(plain > 0, inner, inner * slope)
-    grad_x = torch.zeros_like(x).index_add_(0, columns, inner + kept[..., None] * grad[rows])
+    grad_x.zero_().index_add_(0, columns, inner + kept[..., None] * grad[rows])
     return grad_x, grad_dst.index_add_(0, rows, inner), grad_attention

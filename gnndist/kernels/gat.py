@@ -63,8 +63,8 @@ def _forward(
     first_row: Any,
     last_row: Any,
 ) -> None:
-    weights = np.empty(TILE * heads, x.dtype)
-    kept = np.empty(TILE * heads, x.dtype)
+    weights = np.zeros(TILE * heads, x.dtype)
+    kept = np.ones(TILE * heads, x.dtype)
     factors = np.empty(heads, x.dtype)
     for row in range(first_row, last_row):
         at = row * heads
@@ -81,8 +81,8 @@ def _forward(
                 source = item(indices, first + n)
                 prefetch(x, source * x_stride)
                 for head in range(heads):
-                    score = item(score_src, source * heads + head) + score_dst[at + head]
-                    weights[n * heads + head] = score if score > 0.0 else slope * score
+                    score = item(score_dst, at + head) + item(score_src, source * heads + head)
+                    weights[head * TILE + n] = score if score > 0.0 else slope * score
             soften(weights, count, heads, highest, total, at, factors)
             if least:
                 drop_edges(
@@ -97,7 +97,7 @@ def _forward(
                     least,
                     scale,
                 )
-                for n in range(count * heads):
+                for n in range(TILE * heads):
                     weights[n] *= kept[n]
             weighted_sums(
                 indices,
@@ -149,7 +149,7 @@ def _backward(
     ends [rows, 3, heads]: score_dst, shift and delta of destinations.
     """
     unit = 64 // x.itemsize
-    weights = np.empty(TILE * heads, x.dtype)
+    weights = np.zeros(TILE * heads, x.dtype)
     kept = np.ones(TILE * heads, x.dtype)
     dots = np.empty(TILE * heads, x.dtype)
     for row in range(first_row, last_row):
@@ -161,20 +161,21 @@ def _backward(
         while first < stop:
             count = min(TILE, stop - first)
             for n in range(count):
-                destination = item(indices, first + n)
-                prefetch(grad, destination * grad_stride)
-                end = destination * 3 * heads
-                for head in range(heads):
-                    score = score_src[at + head] + item(ends, end + head)
+                prefetch(grad, item(indices, first + n) * grad_stride)
+            for head in range(heads):
+                own_score = item(score_src, at + head)
+                for n in range(count):
+                    end = item(indices, first + n) * 3 * heads + head
+                    score = own_score + item(ends, end)
                     score = score if score > 0.0 else slope * score
-                    weights[n * heads + head] = score - item(ends, end + heads + head)
-            exponentials(weights, count * heads)
+                    weights[head * TILE + n] = score - item(ends, end + heads)
+                exponentials(weights, head * TILE, count)
             if least:
                 for n in range(count):
                     destination = item(indices, first + n)
                     row_words = hash_id(key, identify(destinations, destination_start, destination))
-                    keep(kept, n * heads, hash_id(row_words, number), heads, least, scale)
-            dots[: count * heads] = 0.0
+                    keep(kept, n, hash_id(row_words, number), heads, least, scale)
+            dots[:] = 0.0
             for head in range(heads):
                 begin = head * width
                 own, place = row * x_stride + begin, row * grad_x_stride + begin
@@ -183,7 +184,7 @@ def _backward(
                     value = load(x, own + f, 4)
                     sums = load(grad_x, place + f, 4)
                     for n in range(count):
-                        k = n * heads + head
+                        k = head * TILE + n
                         g = load(grad, item(indices, first + n) * grad_stride + begin + f, 4)
                         dots[k] += sum_lanes(multiply(g, value))
                         sums = multiply_add(item(weights, k) * item(kept, k), g, sums)
@@ -194,23 +195,26 @@ def _backward(
                     part = load_first(x, own + f, 1, lanes)
                     rest = load_first(grad_x, place + f, 1, lanes)
                     for n in range(count):
-                        k = n * heads + head
+                        k = head * TILE + n
                         source = item(indices, first + n) * grad_stride + begin + f
                         g1 = load_first(grad, source, 1, lanes)
                         dots[k] += sum_lanes(multiply(g1, part))
                         rest = multiply_add(item(weights, k) * item(kept, k), g1, rest)
                     store_first(grad_x, place + f, rest, lanes)
                     f += unit
-            for n in range(count):
-                end = item(indices, first + n) * 3 * heads
-                place = item(positions, first + n) * heads
-                for head in range(heads):
-                    k = n * heads + head
-                    change = weights[k] * (kept[k] * dots[k] - item(ends, end + 2 * heads + head))
-                    if score_src[at + head] + item(ends, end + head) <= 0.0:
+            for head in range(heads):
+                total = grad_src[at + head]
+                own_score = item(score_src, at + head)
+                for n in range(count):
+                    k = head * TILE + n
+                    end = item(indices, first + n) * 3 * heads + head
+                    change = item(kept, k) * item(dots, k) - item(ends, end + 2 * heads)
+                    change *= item(weights, k)
+                    if own_score + item(ends, end) <= 0.0:
                         change *= slope
-                    grad_src[at + head] += change
-                    grad_edges[place + head] = change
+                    total += change
+                    grad_edges[item(positions, first + n) * heads + head] = change
+                grad_src[at + head] = total
             first += count
 
 
@@ -255,6 +259,7 @@ def gat_forward(
     slope: float = 0.2,
     dropout: EdgeDropout | None = None,
     state: AttentionState | None = None,
+    out: Tensor | None = None,
 ) -> AttentionState:
     """Take a matrix's neighbours into a running softmax.
 
@@ -272,6 +277,8 @@ def gat_forward(
         leaves edges out of `out`, not out of `total`.
     state:
         another matrix's sums for the same rows, to be continued in place.
+    out:
+        [rows, heads, D] contiguous memory for a new state's `out`.
 
     Returns
     -------
@@ -281,10 +288,10 @@ def gat_forward(
     rows, heads, width = _check(csr, x, score_src, score_dst)
     arguments = dropout_arguments(dropout, csr)
     fresh = state is None
-    state = empty_state(rows, x) if state is None else state
+    state = empty_state(rows, x, out) if state is None else state
     check_output(state.highest, (rows, heads), x)
     check_output(state.total, (rows, heads), x)
-    check_output(state.out.flatten(1), (rows, heads * width), x)
+    check_output(state.out.view(rows, heads * width), (rows, heads * width), x)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         return gat_forward_torch(csr, x, score_src, score_dst, slope, dropout, state, fresh)
     indptr, indices, _ = csr.arrays()
@@ -314,6 +321,7 @@ def gat_backward(
     slope: float = 0.2,
     dropout: EdgeDropout | None = None,
     grad_dst: Tensor | None = None,
+    grad_x: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of attention for one matrix's x, score_src and score_dst.
 
@@ -332,6 +340,8 @@ def gat_backward(
         [rows, heads], `attention_delta(grad, finished output)`.
     grad_dst:
         [rows, heads] to add to, of a call for another matrix.
+    grad_x:
+        [cols, heads, D] contiguous memory to write to.
 
     Returns
     -------
@@ -343,14 +353,16 @@ def gat_backward(
     check_matrix(grad.flatten(1), rows, "grad")
     grad_dst = torch.zeros_like(score_dst) if grad_dst is None else grad_dst
     check_output(grad_dst, (rows, heads), x)
+    grad_x = x.new_empty(x.shape) if grad_x is None else grad_x
+    check_output(grad_x.view(csr.num_cols, heads * width), (csr.num_cols, heads * width), x)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         return gat_backward_torch(
-            csr, grad, x, score_src, score_dst, shift, delta, slope, dropout, grad_dst
+            csr, grad, x, score_src, score_dst, shift, delta, slope, dropout, grad_dst, grad_x
         )
     transposed, positions = csr.transpose_positions()
     indptr, indices, _ = transposed.arrays()
     ends = torch.stack([score_dst, shift, delta], dim=1)
-    grad_x, grad_src = x.new_empty(x.shape), x.new_empty(csr.num_cols, heads)
+    grad_src = x.new_empty(csr.num_cols, heads)
     grad_edges = memory(x.new_empty(csr.nnz, heads))
     grad_flat, grad_stride = flat(grad.flatten(1))
     kernel, sum_edges = BACKWARD(x.dtype), SUM_EDGES(x.dtype)

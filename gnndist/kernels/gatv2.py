@@ -76,7 +76,7 @@ def _forward(
 ) -> None:
     unit = 64 // x.itemsize
     weights = np.empty(TILE * heads, x.dtype)
-    kept = np.empty(TILE * heads, x.dtype)
+    kept = np.ones(TILE * heads, x.dtype)
     factors = np.empty(heads, x.dtype)
     for row in range(first_row, last_row):
         at = row * heads
@@ -91,7 +91,7 @@ def _forward(
             count = min(TILE, stop - first)
             for n in range(count):
                 prefetch(x, item(indices, first + n) * x_stride)
-            weights[: count * heads] = 0.0
+            weights[:] = 0.0
             for head in range(heads):
                 begin = head * width
                 for f in range(begin, begin + width, unit):
@@ -101,7 +101,7 @@ def _forward(
                     for n in range(count):
                         value = load_first(x, item(indices, first + n) * x_stride + f, 1, lanes)
                         value = leaky(slope, add(value, own))
-                        weights[n * heads + head] += sum_lanes(multiply(a, value))
+                        weights[head * TILE + n] += sum_lanes(multiply(a, value))
             soften(weights, count, heads, highest, total, at, factors)
             if least:
                 drop_edges(
@@ -116,7 +116,7 @@ def _forward(
                     least,
                     scale,
                 )
-                for n in range(count * heads):
+                for n in range(TILE * heads):
                     weights[n] *= kept[n]
             weighted_sums(
                 indices,
@@ -179,8 +179,8 @@ def _backward_destinations(
             count = min(TILE, stop - first)
             for n in range(count):
                 prefetch(x, item(indices, first + n) * x_stride)
-            weights[: count * heads] = 0.0
-            dots[: count * heads] = 0.0
+            weights[:] = 0.0
+            dots[:] = 0.0
             for head in range(heads):
                 begin = head * width
                 for f in range(begin, begin + width, unit):
@@ -189,13 +189,13 @@ def _backward_destinations(
                     own = load_first(x_dst, row * dst_stride + f, 1, lanes)
                     g = load_first(grad, row * grad_stride + f, 1, lanes)
                     for n in range(count):
-                        k = n * heads + head
+                        k = head * TILE + n
                         value = load_first(x, item(indices, first + n) * x_stride + f, 1, lanes)
                         dots[k] += sum_lanes(multiply(g, value))
                         weights[k] += sum_lanes(multiply(a, leaky(slope, add(value, own))))
                 for n in range(count):
-                    weights[n * heads + head] -= shift[at + head]
-            exponentials(weights, count * heads)
+                    weights[head * TILE + n] -= shift[at + head]
+                exponentials(weights, head * TILE, count)
             if least:
                 drop_edges(
                     kept,
@@ -209,12 +209,13 @@ def _backward_destinations(
                     least,
                     scale,
                 )
-            for n in range(count):
-                for head in range(heads):
-                    k = n * heads + head
+            for head in range(heads):
+                for n in range(count):
+                    k = head * TILE + n
+                    edge = (first + n) * heads + head
                     dots[k] = weights[k] * (kept[k] * dots[k] - delta[at + head])
-                    edge_grads[first * heads + k] = dots[k]
-                    edge_weights[first * heads + k] = weights[k] * kept[k]
+                    edge_grads[edge] = dots[k]
+                    edge_weights[edge] = weights[k] * kept[k]
             for head in range(heads):
                 begin = head * width
                 for f in range(begin, begin + width, unit):
@@ -225,7 +226,7 @@ def _backward_destinations(
                     for n in range(count):
                         value = load_first(x, item(indices, first + n) * x_stride + f, 1, lanes)
                         value = add(value, own)
-                        change = item(dots, n * heads + head)
+                        change = item(dots, head * TILE + n)
                         sums = multiply_add(change, leaky_slope(slope, value), sums)
                         to_a = multiply_add(change, leaky(slope, value), to_a)
                     a = load_first(attention, f, 1, lanes)
@@ -313,6 +314,7 @@ def gatv2_forward(
     slope: float = 0.2,
     dropout: EdgeDropout | None = None,
     state: AttentionState | None = None,
+    out: Tensor | None = None,
 ) -> AttentionState:
     """Take a matrix's neighbours into a running softmax.
 
@@ -324,16 +326,16 @@ def gatv2_forward(
         [cols, heads, D] of sources, also what is summed, and [rows, heads, D] of destinations.
     attention:
         [heads, D], a.
-    slope, dropout, state, returns:
+    slope, dropout, state, out, returns:
         as `gnndist.kernels.gat.gat_forward`.
     """
     rows, heads, width = _check(csr, x, x_dst, attention)
     arguments = dropout_arguments(dropout, csr)
     fresh = state is None
-    state = empty_state(rows, x) if state is None else state
+    state = empty_state(rows, x, out) if state is None else state
     check_output(state.highest, (rows, heads), x)
     check_output(state.total, (rows, heads), x)
-    check_output(state.out.flatten(1), (rows, heads * width), x)
+    check_output(state.out.view(rows, heads * width), (rows, heads * width), x)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         return gatv2_forward_torch(csr, x, x_dst, attention, slope, dropout, state, fresh)
     indptr, indices, _ = csr.arrays()
@@ -363,12 +365,13 @@ def gatv2_backward(
     slope: float = 0.2,
     dropout: EdgeDropout | None = None,
     grad_dst: Tensor | None = None,
+    grad_x: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of attention for one matrix's x, x_dst and a.
 
     Call it once for each matrix that was taken in, with the same grad, shift and delta, as
     `gnndist.kernels.gat.gat_backward`; grad_dst [rows, heads, D] of one call may be given to the
-    next, to be added to.
+    next, to be added to; grad_x [cols, heads, D] is memory to write to.
 
     Returns
     -------
@@ -379,10 +382,12 @@ def gatv2_backward(
     arguments = dropout_arguments(dropout, csr)
     check_matrix(grad.flatten(1), rows, "grad")
     grad_dst = x.new_zeros(rows, heads, width) if grad_dst is None else grad_dst
-    check_output(grad_dst.flatten(1), (rows, heads * width), x)
+    check_output(grad_dst.view(rows, heads * width), (rows, heads * width), x)
+    grad_x = x.new_empty(x.shape) if grad_x is None else grad_x
+    check_output(grad_x.view(csr.num_cols, heads * width), (csr.num_cols, heads * width), x)
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         return gatv2_backward_torch(
-            csr, grad, x, x_dst, attention, shift, delta, slope, dropout, grad_dst
+            csr, grad, x, x_dst, attention, shift, delta, slope, dropout, grad_dst, grad_x
         )
     indptr, indices, _ = csr.arrays()
     blocks = -(-rows // SUM_ROWS)
@@ -402,7 +407,6 @@ def gatv2_backward(
     run_chunks(task, even_chunks(blocks, max(blocks, 1)))
     transposed, positions = csr.transpose_positions()
     indptr, indices, _ = transposed.arrays()
-    grad_x = x.new_empty(x.shape)
     by_source = (
         *(indptr, indices, positions.numpy(), *inputs, *gradient, memory(grad_x)),
         *(edge_weights, edge_grads, heads, width, slope),

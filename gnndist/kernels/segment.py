@@ -13,7 +13,7 @@ import torch
 from numba import types
 from torch import Tensor
 
-from gnndist.kernels.arithmetic import add, highest, tally, where_equal, where_positive_or
+from gnndist.kernels.arithmetic import add, greater, tally, where_equal, where_positive_or
 from gnndist.kernels.compiling import Kernel
 from gnndist.kernels.csr import CSR
 from gnndist.kernels.dense import FLOATS, check_matrix, check_output, flat
@@ -56,7 +56,7 @@ def _maximum(
                 place = item(indices, entry) * x_stride + f
                 value = load_first(x, place, BLOCK, lanes)
                 count = tally(value, best, count)
-                best = highest(value, best)
+                best = greater(value, best)
             best = where_positive_or(count, best, zeros(x, BLOCK))
             store_first(out, row * out_stride + f, best, lanes)
             store_first(ties, row * ties_stride + f, count, lanes)

@@ -5,26 +5,30 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from gnndist.kernels.arithmetic import exponential, multiply_add, scale_by
+from gnndist.kernels.arithmetic import (
+    add,
+    exponential,
+    greater,
+    lower_by,
+    max_lanes,
+    multiply_add,
+    scale_by,
+    sum_lanes,
+)
 from gnndist.kernels.hashing import hash_id, hash_word
-from gnndist.kernels.vector import item, load, load_first, store, store_first, zeros
+from gnndist.kernels.vector import fill, item, load, load_first, store, store_first, zeros
 
 TILE = 64
-"""Neighbours whose weights are held at a time."""
+"""Neighbours whose weights are held at a time: head h's at [h * TILE : h * TILE + count]."""
 
 
 @njit  # type: ignore[untyped-decorator]
-def exponentials(weights: Any, count: Any) -> None:
-    """weights[:count] = exp(weights[:count]); all of them 0 or less."""
+def exponentials(weights: Any, begin: Any, count: Any) -> None:
+    """Replace weights[begin : begin + count], all 0 or less, by their exponentials."""
     unit = 64 // weights.itemsize
-    start = 0
-    while start + 2 * unit <= count:
-        store(weights, start, exponential(load(weights, start, 2)))
-        start += 2 * unit
-    while start < count:
-        lanes = min(unit, count - start)
+    for start in range(begin, begin + count, unit):
+        lanes = min(unit, begin + count - start)
         store_first(weights, start, exponential(load_first(weights, start, 1, lanes)), lanes)
-        start += unit
 
 
 @njit  # type: ignore[untyped-decorator]
@@ -34,11 +38,11 @@ def identify(ids: Any, start: Any, place: Any) -> Any:
 
 
 @njit  # type: ignore[untyped-decorator]
-def keep(factors: Any, place: Any, words: Any, heads: Any, least: Any, scale: Any) -> None:
-    """factors[place : place + heads]: scale where the edge of these words is kept, else 0."""
+def keep(factors: Any, n: Any, words: Any, heads: Any, least: Any, scale: Any) -> None:
+    """Neighbour n's factor for each head: scale where the edge of these words is kept, else 0."""
     for head in range(heads):
         kept = hash_word(words, head) >= np.uint32(least)
-        factors[place + head] = scale if kept else 0.0
+        factors[head * TILE + n] = scale if kept else 0.0
 
 
 @njit  # type: ignore[untyped-decorator]
@@ -47,26 +51,32 @@ def soften(
 ) -> None:
     """Turn a tile's scores into exponentials and take them into a row's running softmax.
 
-    weights [count, heads] scores → exp(score - highest). highest and total [place : place + heads]
-    are brought up to date; factors [heads]: what the row's earlier sums must be multiplied by.
+    highest and total [place : place + heads] are brought up to date; factors [heads]: what the
+    row's earlier sums must be multiplied by.
     """
+    unit = 64 // weights.itemsize
     for head in range(heads):
+        begin = head * TILE
+        stop = begin + (count + unit - 1) // unit * unit
+        for n in range(begin + count, stop):
+            weights[n] = -np.inf  # what fills the last vector counts for nothing
         before = highest[place + head]
-        top = before
-        for n in range(count):
-            top = max(top, weights[n * heads + head])
+        tops = fill(weights, 1, before)
+        for start in range(begin, stop, unit):
+            tops = greater(load(weights, start, 1), tops)
+        top = max_lanes(tops)
         highest[place + head] = top
-        # exp(-inf - -inf) is not a number: without a score so far there is nothing to rescale
-        factors[head] = 1.0 if top == before else np.exp(before - top)
-        base = top if top > -np.inf else 0.0
-        for n in range(count):
-            weights[n * heads + head] -= base
-    exponentials(weights, count * heads)
-    for head in range(heads):
-        part = weights[head]
-        for n in range(1, count):
-            part += weights[n * heads + head]
-        total[place + head] = total[place + head] * factors[head] + part
+        base = top if top != -np.inf else 0.0  # -inf - -inf is not a number
+        sums = zeros(weights, 1)
+        for start in range(begin, stop, unit):
+            part = exponential(lower_by(base, load(weights, start, 1)))
+            sums = add(sums, part)
+            store(weights, start, part)
+        factor = 1.0
+        if top != before:
+            factor = np.exp(before - top) if before != -np.inf else 0.0
+        factors[head] = factor
+        total[place + head] = total[place + head] * factors[head] + sum_lanes(sums)
 
 
 @njit  # type: ignore[untyped-decorator]
@@ -95,7 +105,7 @@ def weighted_sums(
                 sums = scale_by(factors[head], load(out, place + begin + f, 4))
             for n in range(count):
                 source = item(indices, first + n) * stride + begin + f
-                sums = multiply_add(item(weights, n * heads + head), load(x, source, 4), sums)
+                sums = multiply_add(item(weights, head * TILE + n), load(x, source, 4), sums)
             store(out, place + begin + f, sums)
             f += 4 * unit
         while f < width:
@@ -106,7 +116,7 @@ def weighted_sums(
             for n in range(count):
                 source = item(indices, first + n) * stride + begin + f
                 value = load_first(x, source, 1, lanes)
-                part = multiply_add(item(weights, n * heads + head), value, part)
+                part = multiply_add(item(weights, head * TILE + n), value, part)
             store_first(out, place + begin + f, part, lanes)
             f += unit
 
@@ -124,7 +134,7 @@ def drop_edges(
     least: Any,
     scale: Any,
 ) -> None:
-    """factors [count, heads] of a destination's edges from the sources at indices[first:]."""
+    """factors of a destination's edges from the sources at indices[first:]."""
     for n in range(count):
         words = hash_id(row_words, identify(ids, start, item(indices, first + n)))
-        keep(factors, n * heads, words, heads, least, scale)
+        keep(factors, n, words, heads, least, scale)
