@@ -24,6 +24,7 @@ from gnndist.hosts import Hosts, HostsCrew, forwarded
 from gnndist.network import INTERFACE, choose_interface
 from gnndist.rendezvous import Terms, meet
 from gnndist.status import Status, own_board
+from gnndist.store import Store
 from gnndist.supervisor import Supervisor
 from gnndist.watch import WatchedComm, talking
 
@@ -58,10 +59,18 @@ def restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
-def run_ranks_of(arguments: Sequence[str], ranks: int, hosts: Hosts | None = None) -> None:
+def run_ranks_of(
+    arguments: Sequence[str],
+    ranks: int,
+    hosts: Hosts | None = None,
+    *,
+    run: Path | None = None,
+    store: Store | None = None,
+) -> None:
     """Run `python -m gnndist ARGUMENTS` as `ranks` worker processes and wait for them.
 
-    Without `hosts` they run on this machine.
+    Without `hosts` they run on this machine; otherwise `run` is the run directory that rank 0
+    reads and `store` what every host needs its part of.
 
     Raises
     ------
@@ -72,7 +81,7 @@ def run_ranks_of(arguments: Sequence[str], ranks: int, hosts: Hosts | None = Non
         arguments=arguments,
         ranks=ranks,
         environment=forwarded() if hosts else worker_environment(ranks),
-        crew=HostsCrew(hosts=hosts) if hosts else None,
+        crew=HostsCrew(hosts=hosts, run=run, store=store) if hosts else None,
     ).run()
 
 

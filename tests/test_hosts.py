@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,19 @@ import network
 import numpy as np
 import psutil
 import pytest
+import torch
+from click.testing import CliRunner
 from graphs import awkward
 from network import Network, wait_until
 
 from gnndist import TrainConfig, job
+from gnndist.cli import cli
+from gnndist.comm import SingleComm
 from gnndist.errors import FAILED, USER_MISTAKE, JobFailed
-from gnndist.hosts import Hosts, link, pack
+from gnndist.hosts import Hosts, HostsCrew, link, pack
 from gnndist.store import Store, write_store
 from gnndist.training.checkpoint import Checkpoints
+from gnndist.training.run import predict_rank
 from gnndist.training.rundir import RunDir
 
 CONFIG = TrainConfig(
@@ -113,12 +119,20 @@ def test_four_hosts_with_the_cells_they_need(
             net.mount(host, part, whole.path)
             if host > 0:
                 net.mount(host, tmp_path / "nothing", tmp_path / "runs")
-        train(net, whole, tmp_path / "runs/run")
+        run = RunDir(path=tmp_path / "runs/run")
+        train(net, whole, run.path)
+        monkeypatch.setattr("gnndist.launch.HostsCrew", partial(HostsCrew, connect=net.connect))
+        names = ["--hosts", ",".join(net.names), "--remote-shell", "netns"]
+        file = tmp_path / "runs/predictions.npy"
+        predict = ["predict", str(run.path), "--out", str(file), *names]
+        assert CliRunner().invoke(cli, predict, catch_exceptions=False).exit_code == 0
         first = net.names[0]
         net.mount(0, parts[1][0], whole.path)
         with pytest.raises(JobFailed) as caught:
             train(net, whole, tmp_path / "runs/other")
-    np.testing.assert_allclose(losses(tmp_path / "runs/run"), one_host, rtol=1e-10)
+    np.testing.assert_allclose(losses(run.path), one_host, rtol=1e-10)
+    alone = predict_rank(run, run.config(), whole, SingleComm(), torch.device("cpu"))
+    np.testing.assert_allclose(np.load(file), alone, rtol=1e-5, atol=1e-6)
     assert caught.value.code == USER_MISTAKE
     assert re.search(rf"host {first}: \S+-00.npy is missing.*gnndist pack", str(caught.value))
     assert not list((tmp_path / "nothing").iterdir())

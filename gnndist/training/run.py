@@ -17,6 +17,7 @@ from gnndist.tasks import task
 from gnndist.training.checkpoint import Checkpoints
 from gnndist.training.config import TrainConfig
 from gnndist.training.disk import writing
+from gnndist.training.gradients import broadcast_state
 from gnndist.training.keeper import Keeper
 from gnndist.training.loop import Trainer, make_model
 from gnndist.training.profile import Profile
@@ -153,9 +154,14 @@ def _official(trainer: Trainer, store: Store) -> Line:
     return dict(official_figures(evaluator, logits, shard.labels, shard.split, trainer.comm))
 
 
-def evaluate_rank(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Line:
-    """The saved model's metrics, computed as one rank of a job of any size."""
-    logits, shard = _saved_logits(run, store, comm, device)
+def evaluate_rank(
+    run: RunDir, config: TrainConfig, store: Store, comm: Comm, device: torch.device
+) -> Line:
+    """The saved model's metrics, computed as one rank of a job of any size.
+
+    Only rank 0 reads the run directory; `config` is the run's.
+    """
+    logits, shard = _saved_logits(run, config, store, comm, device)
     known = (logits, shard.labels, shard.split, comm)
     metrics = task(store.manifest.task).metrics(*known)
     if store.manifest.evaluator is not None:
@@ -164,10 +170,10 @@ def evaluate_rank(run: RunDir, store: Store, comm: Comm, device: torch.device) -
 
 
 def predict_rank(
-    run: RunDir, store: Store, comm: Comm, device: torch.device
+    run: RunDir, config: TrainConfig, store: Store, comm: Comm, device: torch.device
 ) -> NDArray[np.float32] | None:
     """The saved model's logits by original id, [N, outputs], on rank 0; None elsewhere."""
-    logits, shard = _saved_logits(run, store, comm, device)
+    logits, shard = _saved_logits(run, config, store, comm, device)
     mine = (shard.original_ids, logits.float().cpu().numpy())
     parts = comm.swap([mine if rank == 0 else None for rank in range(comm.world)])
     if comm.rank != 0:
@@ -178,15 +184,18 @@ def predict_rank(
     return out
 
 
-def _saved_logits(run: RunDir, store: Store, comm: Comm, device: torch.device) -> Any:
-    config = run.config()
+def _saved_logits(
+    run: RunDir, config: TrainConfig, store: Store, comm: Comm, device: torch.device
+) -> Any:
     dtype = getattr(torch, config.dtype)
     shard = load_shard(store, comm, device=device, dtype=dtype, seed=config.seed)
     model = make_model(store, config).to(device=device, dtype=dtype)
-    try:
-        model.load_state_dict(run.model())
-    except RuntimeError as error:
-        raise RunError(f"the model in {run.path} does not fit its config: {error}") from error
+    if comm.rank == 0:  # only its host need have the run directory
+        try:
+            model.load_state_dict(run.model())
+        except RuntimeError as error:
+            raise RunError(f"the model in {run.path} does not fit its config: {error}") from error
+    broadcast_state(model, comm)
     model.eval()
     with torch.no_grad():
         return model(shard.graph, shard.features), shard
