@@ -135,7 +135,7 @@ class AggregateOfLinear(torch.autograd.Function):
             out = d.multiply(d.local, z)
         else:
             out = buffers.empty((d.local.num_rows, z.shape[1]), h.dtype, h.device)
-            torch.mm(own(h, ctx.row_at), root.t(), out=out)
+            root_of_own(h, root, ctx.row_at, out)
             spmm(d.local, z, out=out, accumulate=True)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=out, accumulate=True)
@@ -154,14 +154,15 @@ class AggregateOfLinear(torch.autograd.Function):
         dh = d.buffers.like(h) if ctx.needs_input_grad[0] else None
         if dh is not None:
             torch.mm(dz[first:], weight, out=dh[first:])
-        droot = None if root is None else grad.t() @ own(h, ctx.row_at)
+        placed = None if root is None else at_inputs(grad, ctx.row_at, h)
+        droot = None if placed is None else placed.t() @ h
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dz, accumulate=True)
             dweight.addmm_(dz[:first].t(), h[:first])
             if dh is not None:
                 torch.mm(dz[:first], weight, out=dh[:first])
-        if dh is not None and root is not None:
-            add_own(dh, grad, root, ctx.row_at)
+        if dh is not None and placed is not None:
+            dh.addmm_(placed, root)
         return dh, dweight, droot, None, None
 
 
@@ -259,6 +260,20 @@ class Linear(torch.autograd.Function):
         dweight = grad.t() @ a if wanted[1] else None
         droot = grad.t() @ h if wanted[3] else None
         return da, dweight, dh, droot, None
+
+
+def root_of_own(h: Tensor, root: Tensor, row_at: Tensor | None, out: Tensor) -> Tensor:
+    """out = own(h) Vᵀ, the rows taken after the product, where they are narrower."""
+    if row_at is None:
+        return torch.mm(h, root.t(), out=out)
+    return torch.index_select(h @ root.t(), 0, row_at, out=out)
+
+
+def at_inputs(grad: Tensor, row_at: Tensor | None, h: Tensor) -> Tensor:
+    """The gradient of output rows where they stand among the inputs, zeros elsewhere."""
+    if row_at is None:
+        return grad
+    return grad.new_zeros(len(h), grad.shape[1]).index_copy_(0, row_at, grad)
 
 
 def own(h: Tensor, row_at: Tensor | None) -> Tensor:

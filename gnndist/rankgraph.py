@@ -6,7 +6,7 @@ vertices only), `layered` gives one view a layer, each computing just what the n
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from gnndist.comm import Comm
 from gnndist.kernels import CSR, dropout_key
 from gnndist.neighbours import Neighbourhood, Neighbours
 from gnndist.operators import Aggregation, Degrees, Operators, build_operators
-from gnndist.plan import RankPlan, RankRows, assemble, request
+from gnndist.plan import NEARLY_ALL, RankPlan, RankRows, assemble, request
 from gnndist.savings import Savings
 
 
@@ -72,6 +72,8 @@ class RankGraph:
     comm: Comm
     device: torch.device
     clock: Clock
+    reads: RankPlan | None = None
+    """inputs are the columns of this plan: all owned vertices, though not all are outputs"""
     whole: bool = True
     """inputs are all owned vertices"""
     savings: Savings = field(default_factory=Savings)
@@ -175,7 +177,9 @@ class RankGraph:
         if cover not in self._plans:
             requests = request(self.part, cover=cover)
             asked = self.comm.swap([r.send for r in requests])
-            self._plans[cover] = assemble(self.part, requests, asked, all_columns=self.whole)
+            self._plans[cover] = assemble(
+                self.part, requests, asked, all_columns=self.whole, like=self.reads
+            )
         return self._plans[cover]
 
     def operators(
@@ -199,6 +203,8 @@ class RankGraph:
     def layered(self, rows: NDArray[np.int64], num_layers: int) -> "RankGraph":
         """This graph, with views that compute just the given rows in the last layer.
 
+        A view that would need nearly all vertices is this whole graph itself, with its plans.
+
         Parameters
         ----------
         rows:
@@ -207,22 +213,36 @@ class RankGraph:
             how many aggregations the model makes: views[k] reads what views[k + 1] needs.
         """
         views: list[RankGraph] = []
-        for _ in range(num_layers):
-            view = RankGraph(
-                part=self.part.restricted(rows),
-                degrees=self.degrees,
-                comm=self.comm,
-                device=self.device,
-                clock=self.clock,
-                whole=False,
-                savings=self.savings,
-                buffers=self.buffers,
-            )
+        while len(views) < num_layers and not self._nearly_all(rows):
+            view = self._restricted(rows)
+            if self._nearly_all(view.columns):
+                view = self._restricted(rows, reads=self._any_plan)
             rows = view.columns
             views.insert(0, view)
+        while len(views) < num_layers:
+            views.insert(0, replace(self))
         for layer, view in enumerate(views):
             view.views = views[layer:]
         return views[0]
+
+    def _restricted(self, rows: NDArray[np.int64], reads: RankPlan | None = None) -> "RankGraph":
+        return replace(
+            self,
+            part=self.part.restricted(rows),
+            reads=reads,
+            whole=False,
+            constant=None,
+            _plans={},
+            _operators={},
+            _neighbourhoods={},
+            _once={},
+        )
+
+    def _nearly_all(self, ids: NDArray[np.int64]) -> bool:
+        """Whether these are nearly all vertices, over all ranks (collective)."""
+        counts = torch.tensor([len(ids), len(self.degrees.count)], device=self.device)
+        self.comm.all_reduce(counts)
+        return float(counts[0]) >= NEARLY_ALL * float(counts[1])
 
     # --- what layers call -----------------------------------------------------------------------
 

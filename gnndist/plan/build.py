@@ -111,8 +111,18 @@ def request(part: RankRows, *, cover: bool) -> list[Request]:
     return requests
 
 
+NEARLY_ALL = 0.9
+"""From this share of the vertices on, a layer computes all of them: rows that are columns need no
+copies, and one plan serves several layers."""
+
+
 def assemble(
-    part: RankRows, requests: Sequence[Request], asked: Sequence[Matrix], *, all_columns: bool
+    part: RankRows,
+    requests: Sequence[Request],
+    asked: Sequence[Matrix],
+    *,
+    all_columns: bool,
+    like: RankPlan | None = None,
 ) -> RankPlan:
     """The plan, once every rank's request to this one is known.
 
@@ -128,18 +138,24 @@ def assemble(
         by receiving rank: the rows of S that it asked this rank for.
     all_columns:
         read from all owned vertices; otherwise only from those that some row or message needs.
+    like:
+        read the columns of this plan, in their order, instead: all owned vertices, of which these
+        rows are a part.
     """
     matrix = part.adjacency
     row = matrix.row_of_entry()
     own = (matrix.indices >= part.start) & (matrix.indices < part.stop)
     sent = Matrix.stacked(asked, matrix.num_columns)
     boundary = np.unique(sent.indices)
-    if all_columns:
+    if like is not None:
+        boundary, read = like.columns[: like.num_boundary], like.columns[like.num_boundary :]
+    elif all_columns:
         boundary = np.union1d(boundary, part.rows[np.unique(row[~own])])
         read = np.arange(part.start, part.stop)
     else:
         read = np.unique(np.concatenate([part.rows, matrix.indices[own], sent.indices]))
-    columns = np.concatenate([boundary, np.setdiff1d(read, boundary, assume_unique=True)])
+    interior = read if like is not None else np.setdiff1d(read, boundary, assume_unique=True)
+    columns = np.concatenate([boundary, interior])
     position = np.full(part.stop - part.start, -1)
     position[columns - part.start] = np.arange(len(columns))
     rows = columns if all_columns else part.rows

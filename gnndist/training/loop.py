@@ -291,5 +291,6 @@ def training_view(shard: Shard, model: nn.Module) -> tuple[RankGraph, Tensor]:
         return shard.graph, everywhere
     rows = shard.train_rows
     view = shard.graph.layered(shard.graph.columns[rows.cpu().numpy()], depth)
-    view.constant = shard.features[shard.place(view.columns)]
-    return view, rows
+    if not view.whole:
+        view.constant = shard.features[shard.place(view.columns)]
+    return view, everywhere if view.at(depth - 1).whole else rows
