@@ -5,6 +5,7 @@ operations elsewhere. Results do not depend on the number of threads.
 """
 
 from gnndist.kernels.attention import AttentionState, EdgeDropout, attention_delta
+from gnndist.kernels.columns import column_moments, column_products, normalize_backward
 from gnndist.kernels.compiling import compile_kernels
 from gnndist.kernels.csr import CSR
 from gnndist.kernels.dropout import (
@@ -25,6 +26,8 @@ __all__ = [
     "attention_delta",
     "bias_relu_dropout",
     "bias_relu_dropout_backward",
+    "column_moments",
+    "column_products",
     "compile_kernels",
     "dropout_key",
     "edge_hash_mask",
@@ -34,6 +37,7 @@ __all__ = [
     "gatv2_forward",
     "hash_dropout",
     "hash_mask",
+    "normalize_backward",
     "segment_max",
     "segment_max_backward",
     "spmm",

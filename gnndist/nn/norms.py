@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gnndist.comm import Comm
+from gnndist.kernels import column_moments, column_products, normalize_backward
 from gnndist.nn.arguments import at_least
 from gnndist.nn.dropout import Rows
 
@@ -119,19 +120,12 @@ class BatchNorm(nn.Module):
 def global_statistics(h: Tensor, comm: Comm) -> tuple[int, Tensor, Tensor]:
     """How many rows h has on all ranks, and the mean and (biased) variance of its columns.
 
-    h is [n, F]; both results are [F] float64. Each rank's own mean and variance are exact to
-    rounding; their sums and squares are formed and added in float64.
+    h is [n, F]; both results are [F] float64, and so are the sums they come from.
     """
-    n, width = h.shape
-    sums = torch.zeros(2 * width + 1, dtype=torch.float64, device=h.device)
-    if n > 0:
-        variance, mean = torch.var_mean(h, dim=0, correction=0)
-        variance, mean = variance.double(), mean.double()
-        sums[0] = n
-        sums[1 : width + 1] = n * mean
-        sums[width + 1 :] = n * (variance + mean.square())
+    width = h.shape[1]
+    sums = torch.cat([column_moments(h).flatten(), h.new_full((1,), len(h), dtype=torch.float64)])
     comm.all_reduce(sums)
-    total, first, second = sums.split([1, width, width])
+    first, second, total = sums.split([width, width, 1])
     mean = first / total
     return int(total), mean, (second / total - mean.square()).clamp_(min=0)
 
@@ -158,24 +152,21 @@ class _Normalize(torch.autograd.Function):
         count: int,
         comm: Comm,
     ) -> Tensor:
-        mean, variance = mean.to(x.dtype), variance.to(x.dtype)
         ctx.save_for_backward(x, weight, mean, (variance + eps).rsqrt())
         ctx.count, ctx.comm = count, comm
-        return F.batch_norm(x, mean, variance, weight, bias, eps=eps)
+        return F.batch_norm(x, mean.to(x.dtype), variance.to(x.dtype), weight, bias, eps=eps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, scale = ctx.saved_tensors
-        centred = (x - mean) * scale
-        sums = torch.stack([grad.sum(0), (grad * centred).sum(0)])
-        grad_bias, grad_weight = sums.clone() if weight is not None else (None, None)
-        sums = sums.double()
+        sums = column_products(grad, x, mean)
+        sums[1] *= scale
+        grad_bias, grad_weight = sums.to(x.dtype, copy=True) if weight is not None else (None, None)
         ctx.comm.all_reduce(sums)
-        shift, slope = (sums / ctx.count).to(x.dtype)
-        if weight is not None:
-            scale = scale * weight
-        grad_x = (grad - shift).addcmul_(centred, slope, value=-1).mul_(scale)
+        shift, slope = sums / ctx.count
+        factor = scale if weight is None else scale * weight
+        grad_x = normalize_backward(grad, x, mean, factor, shift, slope * scale)
         return grad_x, grad_weight, grad_bias, None, None, None, None, None
 
 
