@@ -22,8 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from processes import fork_server
-
 from gnndist.crew import PORT_SOCKET
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
@@ -166,12 +164,16 @@ class Network:
 
     def run_on(self, host: int, work: Callable[..., None], *args: Any) -> Any:
         """A process on a host that runs ``work(*args)``, forked from a warm one."""
+        from processes import fork_server
+
         process = fork_server().Process(target=_work, args=(self._place(host), work, args))
         process.start()
         return process
 
     def connect(self, command: Sequence[str], stdin: int, stdout: int, stderr: int) -> "Forked":
         """An agent on the host that a command names, forked from a warm process."""
+        from processes import fork_server
+
         wanted = command[-2]
         known = self.names if wanted in self.names else self.addresses
         pipes = [Connection(os.dup(fd), writable=fd != stdin) for fd in (stdin, stdout, stderr)]

@@ -84,8 +84,8 @@ def comparison_table(found: Inspection, measured: Measured) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", no_wrap=True)
     for name in columns:
-        table.add_column(f"{name}: predicted", justify="right")
-        table.add_column("measured", justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("measured", justify="right", no_wrap=True)
     order = np.argsort(-measured.work_s, kind="stable")[:MOST_ROWS]
     for rank in np.sort(order):
         cells = []

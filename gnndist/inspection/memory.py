@@ -1,6 +1,8 @@
 """Memory of a rank: what it holds while it loads, trains and evaluates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import psutil
@@ -12,6 +14,7 @@ from gnndist.inspection.network import Network
 from gnndist.inspection.operations import RankSizes, StepTrace, total
 
 POOL_BYTES = 1 << 30
+MOST_POOLS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +58,26 @@ def memory_of(trace: StepTrace, sizes: RankSizes, process: int) -> Memory:
 def _buffers(trace: StepTrace, sizes: RankSizes) -> Counts:
     """[ranks] bytes of a rank's pool: the real one, asked for the same buffers.
 
-    A pool is not full of what is in use; how much it holds is told for the rank that uses most,
-    and the others are taken to be like it.
+    A pool holds more than is in use at a time. Where ranks are many, how much more is told for the
+    ones that use most, and the others are taken to be like them.
     """
     bytes_of = {number: total(amount, sizes) for number, amount, _ in trace.buffers}
     now = most = np.zeros(sizes.ranks)
     for number, _, taken in trace.buffers:
         now = now + bytes_of[number] * (1 if taken else -1)
         most = np.maximum(most, now)
-    if most.max(initial=0.0) == 0:
-        return most.astype(np.int64)
-    rank = int(most.argmax())
+    largest = np.argsort(-most)[:MOST_POOLS]
+    pools = np.array([_pool(trace, bytes_of, rank, most[rank]) for rank in largest])
+    found = most * (pools.sum() / max(most[largest].sum(), 1.0))
+    found[largest] = pools
+    rounded: Counts = np.ceil(found).astype(np.int64)
+    return rounded
+
+
+def _pool(trace: StepTrace, bytes_of: Mapping[int, Any], rank: int, most: float) -> float:
+    """Bytes that one rank's pool holds in the end."""
     # Untouched memory costs nothing, but keep the requests small.
-    scale = max(float(most[rank]) / POOL_BYTES, 1.0)
+    scale = max(most / POOL_BYTES, 1.0)
     pool, held = BufferPool(), {}
     for number, _, taken in trace.buffers:
         if taken:
@@ -75,8 +85,7 @@ def _buffers(trace: StepTrace, sizes: RankSizes) -> Counts:
             held[number] = pool.empty((length,), torch.float32)
         else:
             held.pop(number, None)
-    fullness = pool.nbytes * scale / float(most[rank])
-    return np.ceil(most * max(fullness, 1.0)).astype(np.int64)
+    return max(pool.nbytes * scale, most)
 
 
 def machine_memory() -> int:

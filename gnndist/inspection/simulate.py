@@ -3,10 +3,10 @@
 The model. A rank's work takes the seconds of a core that `Rates` and `Locality` measured, shared
 out over the rank's cores. On a host with more ranks than cores, a rank's work takes at least the
 host's share of all its ranks' work. Every message costs the sender and the receiver time of their
-cores, by the byte. It is on its way once both are at the exchange (gloo sends to a receiver that is
-ready) and arrives after the latency and the time that the busier of the two links needs for the
-whole exchange; whatever a rank computes meanwhile hides that. An all-reduce starts when the last rank is there and is gloo's
-ring: 2 (P − 1) steps.
+cores, by the byte. It is on its way once both are at the exchange (gloo sends to a receiver that
+is ready) and arrives after the latency and the time that the busier of the two links needs for
+the whole exchange; whatever a rank computes meanwhile hides that. An all-reduce starts when the
+last rank is there and is gloo's ring: 2 (P − 1) steps.
 """
 
 from dataclasses import dataclass, field
