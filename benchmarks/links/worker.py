@@ -29,6 +29,8 @@ class Recording:
         self._comm = comm
         self.rank, self.world = comm.rank, comm.world
         self.exchanges: list[tuple[list[int], list[int]]] = []
+        self.waits: list[float] = []
+        """seconds blocked on each exchange, in the order of the waits"""
         self.reduced = 0
 
     @property
@@ -37,7 +39,7 @@ class Recording:
 
     def start(self, sends: Sequence[Tensor], receives: Sequence[Tensor]) -> Pending:
         self.exchanges.append(([t.nbytes for t in sends], [t.nbytes for t in receives]))
-        return self._comm.start(sends, receives)
+        return _Timed(self._comm.start(sends, receives), self.waits)
 
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> None:
         self.reduced += tensor.nbytes
@@ -50,7 +52,17 @@ class Recording:
         return self._comm.swap(values)
 
     def forget(self) -> None:
-        self.exchanges, self.reduced = [], 0
+        self.exchanges, self.waits, self.reduced = [], [], 0
+
+
+class _Timed:
+    def __init__(self, pending: Pending, waits: list[float]) -> None:
+        self._pending, self._waits = pending, waits
+
+    def wait(self) -> None:
+        start = time.perf_counter()
+        self._pending.wait()
+        self._waits.append(time.perf_counter() - start)
 
 
 def together(comm: Comm) -> None:
@@ -84,13 +96,18 @@ def measure(store: Store, comm: Comm, job: dict[str, Any]) -> dict[str, Any]:
                     "loss": loss,
                     "epoch_s": epoch_s,
                     "wait_s": reading.wait_s,
+                    "waits": recording.waits,
                     "reduce_s": reading.reduce_s,
                     "sent": reading.bytes_sent,
                     "reduced": recording.reduced,
                     "counted": counted() - before,
                 }
             )
-    return {"epochs": epochs, "alone": alone(comm, recording.exchanges)}
+    return {
+        "epochs": epochs,
+        "exchanges": [sum(sends) for sends, _ in recording.exchanges],
+        "alone": alone(comm, recording.exchanges),
+    }
 
 
 def alone(comm: Comm, exchanges: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
