@@ -46,6 +46,7 @@ def test_equals_the_plans(
     tmp_path: Path, ranks: int, directed: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnndist.inspection.chunks.CHUNK_EDGES", chunk)
+    monkeypatch.setattr("gnndist.inspection.chunks.NEARLY_ALL", 1.1)  # no rounding to all
     store = write_store(awkward(directed=directed), tmp_path / "store", cells=8)
     runs = runs_of(store, ranks)
     active = active_rows(store, 2)
