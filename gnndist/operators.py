@@ -149,7 +149,7 @@ def build_operators(
         values = _scaled(matrix, weights, row_scale, column_scale)
         return CSR(
             indptr=torch.from_numpy(matrix.indptr),
-            indices=torch.from_numpy(matrix.indices.astype(np.int32)),
+            indices=torch.from_numpy(matrix.indices.astype(np.int32, copy=False)),
             values=None if values is None else torch.from_numpy(values).to(dtype),
             num_cols=matrix.num_columns,
         )
@@ -216,19 +216,17 @@ def _scaled(
     row_scale: NDArray[np.float64] | None,
     column_scale: NDArray[np.float64] | None,
 ) -> NDArray[np.float64] | None:
-    """diag(row_scale) · matrix · diag(column_scale); None if every entry is 1."""
-    factors = [
-        factor
-        for factor in (
-            weights,
-            None if row_scale is None else row_scale[matrix.row_of_entry()],
-            None if column_scale is None else column_scale[matrix.indices],
-        )
-        if factor is not None and not (factor == 1).all()
-    ]
-    if not factors:
-        return None
-    product = factors[0]
-    for factor in factors[1:]:
-        product = product * factor
+    """diag(row_scale) · matrix · diag(column_scale); None where nothing scales."""
+    product: NDArray[np.float64] | None = None
+
+    def multiply(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+        return factor if product is None else np.multiply(product, factor, out=product)
+
+    # In place, one factor after the other: a large graph has room for few arrays of its edges.
+    if row_scale is not None and not (row_scale == 1).all():
+        product = multiply(np.repeat(row_scale, np.diff(matrix.indptr)))
+    if column_scale is not None and not (column_scale == 1).all():
+        product = multiply(column_scale[matrix.indices])
+    if weights is not None:
+        product = weights if product is None else multiply(weights)
     return product

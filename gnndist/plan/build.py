@@ -96,17 +96,19 @@ class RankPlan:
 def request(part: RankRows, *, cover: bool) -> list[Request]:
     """What this rank asks of each rank (of itself nothing), by owner of the source."""
     matrix = part.adjacency
-    row = matrix.row_of_entry()
-    owner = np.searchsorted(part.runs, matrix.indices, side="right") - 1
-    cut = np.flatnonzero(owner != part.rank)
-    order = cut[np.argsort(owner[cut], kind="stable")]
-    bounds = np.searchsorted(owner[order], np.arange(len(part.runs)))
+    cut = np.flatnonzero((matrix.indices < part.start) | (matrix.indices >= part.stop))
+    owner = np.searchsorted(part.runs, matrix.indices[cut], side="right") - 1
+    by_owner = np.argsort(owner, kind="stable")
+    order, owner = cut[by_owner], owner[by_owner]
+    row = np.searchsorted(matrix.indptr, order, side="right") - 1
+    bounds = np.searchsorted(owner, np.arange(len(part.runs)))
     form = covering_request if cover else plain_request
     requests = []
     for peer in range(len(part.runs) - 1):
-        mine = order[bounds[peer] : bounds[peer + 1]]
+        between = slice(bounds[peer], bounds[peer + 1])
+        mine = order[between]
         values = None if matrix.values is None else matrix.values[mine]
-        edges = CutEdges(row[mine], matrix.indices[mine], values)
+        edges = CutEdges(row[between], matrix.indices[mine], values)
         requests.append(form(edges, matrix.num_columns))
     return requests
 
@@ -156,7 +158,7 @@ def assemble(
         read = np.unique(np.concatenate([part.rows, matrix.indices[own], sent.indices]))
     interior = read if like is not None else np.setdiff1d(read, boundary, assume_unique=True)
     columns = np.concatenate([boundary, interior])
-    position = np.full(part.stop - part.start, -1)
+    position = np.full(part.stop - part.start, -1, np.int32)
     position[columns - part.start] = np.arange(len(columns))
     rows = columns if all_columns else part.rows
     row_at = position[rows - part.start]
@@ -178,7 +180,7 @@ def assemble(
         columns=columns,
         num_boundary=len(boundary),
         num_receiving=int(np.flatnonzero(np.diff(receive.indptr)).max(initial=-1)) + 1,
-        row_at=row_at,
+        row_at=row_at.astype(np.int64),
         local=Matrix.from_entries(
             new_row[row[own]],
             position[matrix.indices[own] - part.start],

@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+Ids = NDArray[np.signedinteger[Any]]
+"""int32 or int64: a large graph's edges are kept in 32 bits"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +18,7 @@ class Matrix:
 
     indptr: NDArray[np.int64]
     """[num_rows + 1]"""
-    indices: NDArray[np.int64]
+    indices: Ids
     """[nnz] column ids"""
     values: NDArray[np.float64] | None
     """[nnz]"""
@@ -28,12 +32,12 @@ class Matrix:
     def nnz(self) -> int:
         return len(self.indices)
 
-    def row_of_entry(self) -> NDArray[np.int64]:
+    def row_of_entry(self) -> NDArray[np.int32]:
         """[nnz] the row that each entry belongs to."""
-        return np.repeat(np.arange(self.num_rows), np.diff(self.indptr))
+        return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.indptr))
 
     def to_scipy(self) -> sp.csr_array:
-        values = np.ones(self.nnz) if self.values is None else self.values
+        values = np.ones(self.nnz, np.int8) if self.values is None else self.values
         return sp.csr_array(
             (values, self.indices, self.indptr), (self.num_rows, self.num_columns), copy=True
         )
@@ -44,7 +48,7 @@ class Matrix:
         matrix.sort_indices()
         return Matrix(
             indptr=self.indptr,
-            indices=matrix.indices.astype(np.int64),
+            indices=matrix.indices.astype(self.indices.dtype, copy=False),
             values=None if self.values is None else matrix.data,
             num_columns=self.num_columns,
         )
@@ -52,8 +56,8 @@ class Matrix:
     @classmethod
     def from_entries(
         cls,
-        row: NDArray[np.int64],
-        column: NDArray[np.int64],
+        row: Ids,
+        column: Ids,
         values: NDArray[np.float64] | None,
         shape: tuple[int, int],
     ) -> "Matrix":
@@ -76,7 +80,7 @@ class Matrix:
         values = [np.ones(p.nnz) if p.values is None else p.values for p in parts]
         return cls(
             indptr=np.concatenate([np.zeros(1, np.int64), *indptr]),
-            indices=np.concatenate([np.zeros(0, np.int64), *(part.indices for part in parts)]),
+            indices=np.concatenate([np.zeros(0, np.int32), *(part.indices for part in parts)]),
             values=np.concatenate(values) if weighted else None,
             num_columns=num_columns,
         )

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnndist.plan.cover import minimum_vertex_cover
-from gnndist.plan.matrix import Matrix
+from gnndist.plan.matrix import Ids, Matrix
 
 
 class CutEdges(NamedTuple):
     """Edges from one other rank's vertices to this rank's rows."""
 
-    row: NDArray[np.int64]
+    row: Ids
     """[E] position among this rank's rows"""
-    column: NDArray[np.int64]
+    column: Ids
     """[E] global id of the source"""
     values: NDArray[np.float64] | None
     """[E]"""
@@ -29,9 +29,9 @@ class Request(NamedTuple):
 
     send: Matrix
     """one row a message, columns are global ids of the sender's vertices"""
-    row: NDArray[np.int64]
+    row: Ids
     """[K] R's entries: the row that takes …"""
-    message: NDArray[np.int64]
+    message: Ids
     """[K] … this message …"""
     values: NDArray[np.float64] | None
     """[K] … times this"""

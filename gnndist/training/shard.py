@@ -71,7 +71,7 @@ def load_rows(store: Store, runs: NDArray[np.int64], rank: int) -> RankRows:
         rows=np.arange(start, stop),
         adjacency=Matrix(
             indptr=np.asarray(indptr, np.int64),
-            indices=np.asarray(indices, np.int64),
+            indices=np.asarray(indices),
             values=None if weight is None else np.asarray(weight, np.float64),
             num_columns=store.num_vertices,
         ),
