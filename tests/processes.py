@@ -56,7 +56,9 @@ def _rank(fn: bytes, rank: int, world: int, store: str, pipe: Connection) -> Non
     pipe.send_bytes(pickle.dumps(outcome))
 
 
-def run_ranks(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
+def run_ranks(
+    work: Callable[..., Any], world: int, *args: Any, timeout_s: float = TIMEOUT_S
+) -> list[Any]:
     """``work(comm, *args)`` in `world` processes; what each returned, by rank."""
     context = fork_server()
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +75,7 @@ def run_ranks(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
         outcomes: dict[int, tuple[bool, Any]] = {}
         waiting = dict(zip(readers, range(world), strict=True))
         while waiting and all(ok for ok, _ in outcomes.values()):
-            ready = wait(list(waiting), timeout=TIMEOUT_S)
+            ready = wait(list(waiting), timeout=timeout_s)
             if not ready:
                 break
             for reader in ready:
