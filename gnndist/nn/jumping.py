@@ -12,7 +12,7 @@ Mode = Literal["cat", "max", "lstm"]
 
 
 class JumpingKnowledge(nn.Module):
-    """One representation a vertex from those of all layers (Xu et al. 2018, section 4.1).
+    """One representation a vertex from those of all layers (Xu et al. 2018, section 4).
 
     Called with the layers' outputs, each [n, F] for the same vertices: ``jump(outputs)``. It works
     vertex by vertex, so nothing is exchanged. Names and state_dict are torch_geometric's.

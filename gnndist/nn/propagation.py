@@ -1,5 +1,6 @@
 """Layers that propagate several steps without weights in between."""
 
+import torch
 from torch import Tensor, nn
 
 from gnndist.nn.arguments import at_least, probability
@@ -51,7 +52,8 @@ class SGConv(nn.Module):
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         weight, bias = self.lin.weight, self.lin.bias
-        if graph.is_constant(h) or weight.shape[1] <= weight.shape[0]:
+        narrows = weight.shape[0] < weight.shape[1] and graph.savings.linear_first
+        if graph.is_constant(h) or not narrows:
             out: Tensor = self.lin(graph.propagate(h, self.aggregation, self.K))
             return out
         out = graph.propagate(h @ weight.t(), self.aggregation, self.K)
@@ -103,7 +105,7 @@ class APPNP(nn.Module):
         for step in range(self.K):
             view = graph.at(step)
             start = view.own(start)
-            h = (1 - self.alpha) * view.aggregate(h, self.aggregation) + self.alpha * start
+            h = torch.lerp(view.aggregate(h, self.aggregation), start, self.alpha)
         return h
 
     def extra_repr(self) -> str:
