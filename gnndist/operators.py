@@ -160,7 +160,7 @@ def build_operators(
         operator(plan.receive, row_scale, None),
     )
     # Most graphs are undirected and most norms symmetric: then one L serves both directions.
-    transposed = [matrix.transpose() for matrix in forward]
+    transposed = [matrix.transposed() for matrix in forward]
     if transposed[0].equals(forward[0]):
         transposed[0] = forward[0]
     local, send, receive = (matrix.to(device=device) for matrix in forward)

@@ -109,6 +109,10 @@ class CSR:
         """The transposed matrix, rows in rising order inside each row; made once and kept."""
         return self.transpose_positions()[0]
 
+    def transposed(self) -> "CSR":
+        """As `transpose`, for whoever keeps the result: nothing is kept here."""
+        return _transpose(self)[0]
+
     def transpose_positions(self) -> tuple["CSR", Tensor]:
         """The transposed matrix and, int64 [nnz], where each of its entries stands in this one."""
         if "transpose" not in self._cache:
