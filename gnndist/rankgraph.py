@@ -321,7 +321,7 @@ class RankGraph:
             plan = self.plan(cover=False)
             assert plan.halo is not None, "plain messages are vertices"
             rows, columns, halo = (
-                torch.from_numpy(ids).to(self.device)
+                torch.from_numpy(ids).to(self.device, torch.int64)
                 for ids in (plan.rows, plan.columns, plan.halo)
             )
             self._neighbourhoods[key] = Neighbourhood(
