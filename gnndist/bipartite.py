@@ -36,43 +36,69 @@ class Bipartite(NamedTuple):
         return self.features[: self.num_outputs]
 
 
-class Order(NamedTuple):
-    """Owned columns with a view's output vertices first."""
+class Layout(NamedTuple):
+    """What does not change from call to call: the edges, and the order of the owned rows."""
 
-    order: Tensor
-    """[n_in] the columns in their new order"""
-    place: Tensor
-    """[n_in] where each column went"""
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    num_outputs: int
+    order: Tensor | None
+    """[n_in] the columns with the output vertices first; None: they are in order already"""
 
     @classmethod
-    def outputs_first(cls, row_at: Tensor, num_columns: int) -> "Order":
-        """`row_at` [n_out]: the columns of the output vertices."""
-        rest = torch.ones(num_columns, dtype=torch.bool, device=row_at.device)
-        rest[row_at] = False
-        order = torch.cat([row_at, rest.nonzero().flatten()])
-        place = torch.empty_like(order)
-        place[order] = torch.arange(num_columns, device=row_at.device)
-        return cls(order, place)
+    def of(
+        cls, around: Neighbourhood, row_at: Tensor | None, weight_dtype: torch.dtype | None
+    ) -> "Layout":
+        """Where everything lies.
 
-
-def bipartite(h: Tensor, around: Neighbourhood, weighted: bool, order: Order | None) -> Bipartite:
-    """Exchange h, [n_in, F], and lay it out with the rank's edges; `order` None keeps the rows."""
-    halo = around.exchange(h)
-    operators = around.operators
-    owned = around.owned.column if order is None else order.place[around.owned.column]
-    edge_index = torch.stack(
-        [
-            torch.cat([owned, around.halo.column + operators.local.num_cols]),
-            torch.cat([around.owned.row, around.halo.row]),
-        ]
-    )
-    weight = None
-    if weighted:
-        weight = torch.cat(
-            [
-                h.new_ones(matrix.nnz) if matrix.values is None else matrix.values
-                for matrix in (operators.local, operators.receive)
-            ]
+        Parameters
+        ----------
+        row_at:
+            [n_out] the columns of the output vertices; None: the same vertices in the same order.
+        weight_dtype:
+            of the edges' weights; None: there are none.
+        """
+        operators, owned = around.operators, around.owned.column
+        order = None
+        if row_at is not None:
+            order, place = _outputs_first(row_at, operators.local.num_cols)
+            owned = place[owned]
+        sources = torch.cat([owned, around.halo.column + operators.local.num_cols])
+        weight = None
+        if weight_dtype is not None:
+            weight = torch.cat(
+                [
+                    sources.new_ones(matrix.nnz, dtype=weight_dtype)
+                    if matrix.values is None
+                    else matrix.values
+                    for matrix in (operators.local, operators.receive)
+                ]
+            )
+        return cls(
+            torch.stack([sources, torch.cat([around.owned.row, around.halo.row])]),
+            weight,
+            around.owned.csr.num_rows,
+            order,
         )
-    first = h if order is None else h[order.order]
-    return Bipartite(torch.cat([first, halo.wait()]), edge_index, weight, around.owned.csr.num_rows)
+
+
+def _outputs_first(row_at: Tensor, num_columns: int) -> tuple[Tensor, Tensor]:
+    """The columns with those at `row_at` first, and where each column went; [n_in] both."""
+    rest = torch.ones(num_columns, dtype=torch.bool, device=row_at.device)
+    rest[row_at] = False
+    order = torch.cat([row_at, rest.nonzero().flatten()])
+    place = torch.empty_like(order)
+    place[order] = torch.arange(num_columns, device=row_at.device)
+    return order, place
+
+
+def bipartite(h: Tensor, around: Neighbourhood, layout: Layout) -> Bipartite:
+    """Exchange h, [n_in, F], and lay it out with the rank's edges."""
+    halo = around.exchange(h)
+    first = h if layout.order is None else h[layout.order]
+    return Bipartite(
+        torch.cat([first, halo.wait()]),
+        layout.edge_index,
+        layout.edge_weight,
+        layout.num_outputs,
+    )

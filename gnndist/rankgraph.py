@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnndist.aggregate import Aggregate, AggregateOfLinear, Linear, LinearOfAggregate
-from gnndist.bipartite import Bipartite, Order, bipartite
+from gnndist.bipartite import Bipartite, Layout, bipartite
 from gnndist.buffers import BufferPool
 from gnndist.comm import Comm
 from gnndist.kernels import CSR, dropout_key
@@ -89,6 +89,7 @@ class RankGraph:
     _neighbourhoods: dict[tuple[bool, bool, torch.dtype], Neighbourhood] = field(
         default_factory=dict
     )
+    _layouts: dict[torch.dtype, Layout] = field(default_factory=dict)
     _once: dict[Hashable, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -162,7 +163,7 @@ class RankGraph:
             num_columns=self.num_rows,
             comm=self.comm,
             clock=self.clock,
-            whole=self.num_rows == len(self.degrees.count),
+            whole=self.whole,
             buffers=self.buffers,
         )
 
@@ -339,11 +340,13 @@ class RankGraph:
         """
         weighted = self.part.adjacency.values is not None
         around = self.neighbourhood(h.dtype, weighted=weighted)
-        order = None
-        if not self.whole:
-            row_at = torch.from_numpy(self.plan(cover=False).row_at).to(self.device)
-            order = Order.outputs_first(row_at, self.num_columns)
-        return bipartite(h, around, weighted, order)
+        if h.dtype not in self._layouts:
+            row_at = None
+            if not self.whole:
+                row_at = torch.from_numpy(self._any_plan.row_at).to(self.device, torch.int64)
+            weight_dtype = h.dtype if weighted else None
+            self._layouts[h.dtype] = Layout.of(around, row_at, weight_dtype)
+        return bipartite(h, around, self._layouts[h.dtype])
 
 
 def _ids(ids: NDArray[np.int64], device: torch.device) -> int | Tensor:
