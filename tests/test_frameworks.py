@@ -82,6 +82,7 @@ def test_from_pyg_and_dgl(graph: Graph) -> None:
     assert_equal(Graph.from_dgl(other, edge_weight=weight), graph)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_from_pyg_takes_other_shapes() -> None:
     """adj_t, masks of several splits, labels in a column, weights in a column, bfloat16."""
     graph = weighted(DIRECTED)
