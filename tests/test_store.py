@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from graphs import awkward
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -395,3 +396,9 @@ def test_features_and_edges_are_never_in_memory_whole(
     tracemalloc.stop()
     assert peak < features.nbytes / 3
     Store.open(tmp_path / "s").verify()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make .*file"):
+        write_store(awkward(), tmp_path / "file" / "store")

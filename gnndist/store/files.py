@@ -13,7 +13,7 @@ import psutil
 import xxhash
 from numpy.lib import format as npy
 
-from gnndist.errors import ConfigError
+from gnndist.errors import ConfigError, StoreError
 from gnndist.graph import Array
 from gnndist.store.manifest import FILE, FileEntry
 
@@ -112,11 +112,17 @@ def new_directory(path: Path, overwrite: bool) -> Iterator[Path]:
     """
     path = path.resolve()
     check_output(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {path.parent}: {error.strerror}") from error
     prefix = f".{path.name}.partial-{socket.gethostname()}-"
     _remove_leftovers(path.parent, prefix)
     partial = path.parent / f"{prefix}{os.getpid()}"
-    partial.mkdir()
+    try:
+        partial.mkdir()
+    except OSError as error:
+        raise StoreError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
         yield partial
         _sync(partial)
