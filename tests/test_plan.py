@@ -124,6 +124,13 @@ def test_cover_sends_fewer_messages_than_plain_rows() -> None:
         assert (plans[0].halo is None) is cover
 
 
+def test_halo_size_is_what_plain_rows_bring() -> None:
+    rng = np.random.default_rng(1)
+    parts = parts_of(rng.random((30, 30)) * (rng.random((30, 30)) < 0.2), [0, 9, 9, 22, 30])
+    plans = build_all(parts, cover=False)
+    assert [part.halo_size() for part in parts] == [p.receive_counts.sum() for p in plans]
+
+
 @pytest.mark.parametrize("cover", [True, False])
 def test_no_edges(cover: bool) -> None:
     plans = build_all(parts_of(np.zeros((6, 6)), [0, 3, 6]), cover=cover)

@@ -400,5 +400,5 @@ def test_features_and_edges_are_never_in_memory_whole(
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot make .*file"):
+    with pytest.raises(StoreError, match=r"cannot make .*file"):
         write_store(awkward(), tmp_path / "file" / "store")

@@ -37,6 +37,11 @@ class RankRows:
     def stop(self) -> int:
         return int(self.runs[self.rank + 1])
 
+    def halo_size(self) -> int:
+        """Remote vertices that the rows read."""
+        columns = self.adjacency.indices
+        return len(np.unique(columns[(columns < self.start) | (columns >= self.stop)]))
+
     def restricted(self, rows: NDArray[np.int64]) -> "RankRows":
         """Only these rows, in this order (global ids, a subset of `rows`, which ascend)."""
         at = np.searchsorted(self.rows, rows)

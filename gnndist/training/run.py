@@ -126,8 +126,7 @@ def _result(trainer: Trainer, store: Store, lines: list[Line], warm_up: set[int]
     The epochs in `warm_up` also warm caches up: the mean leaves them out where it can.
     """
     comm, best = trainer.comm, trainer.best
-    plan = trainer.shard.graph.plan(cover=False)
-    halo = torch.tensor([int(plan.receive_counts.sum())], device=trainer.x.device)
+    halo = torch.tensor([trainer.shard.graph.part.halo_size()], device=trainer.x.device)
     comm.all_reduce(halo)
     steady = [line for line in lines if line["epoch"] not in warm_up] or lines
     return {

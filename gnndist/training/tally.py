@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gnndist.comm import Comm, Meter
+from gnndist.device import name_of, peak_device_memory
 from gnndist.rankgraph import RankGraph
 
 
@@ -80,7 +81,7 @@ def rank_figures(comm: Comm, graph: RankGraph, tally: Tally) -> list[dict[str, A
         "rank": comm.rank,
         "vertices": graph.num_rows,
         "edges": len(graph.part.adjacency.indices),
-        "halo": int(graph.plan(cover=False).receive_counts.sum()),
+        "halo": graph.part.halo_size(),
         **tally.figures(comm.world),
         "peak_memory_bytes": peak_memory(),
         **machine(graph.device),
@@ -95,15 +96,14 @@ def peak_memory() -> int:
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Where this rank computes."""
-    cuda = device.type == "cuda"
     return {
         "host": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-        "device_memory_bytes": torch.cuda.max_memory_allocated(device) if cuda else None,
+        "device": name_of(device),
+        "device_memory_bytes": peak_device_memory(device),
     }
 
 
