@@ -67,7 +67,7 @@ def command(
     from gnndist.inspection.plot import draw, need_matplotlib
     from gnndist.inspection.prediction import Inspector
     from gnndist.inspection.rates import Rates
-    from gnndist.inspection.tables import as_data, table
+    from gnndist.inspection.tables import as_data, tables
     from gnndist.store import Store
     from gnndist.training.config_files import combined
     from gnndist.training.rundir import RunDir
@@ -110,10 +110,12 @@ def command(
             data["comparison"] = comparison_data(found[0], measured)
         click.echo(json.dumps(data))
     else:
-        console.print(table(found))
+        for table in tables(found, console.width):
+            console.print(table)
         for one, lines in zip(found, advice, strict=True):
             for line in lines:
-                console.print(f"[yellow]![/] {one.ranks:,} ranks: {line}")
+                ranks_of = "rank" if one.ranks == 1 else "ranks"
+                console.print(f"[yellow]![/] {one.ranks:,} {ranks_of}: {line}")
         if measured is not None:
             console.print(comparison_table(found[0], measured))
     if explain and config is not None and not as_json:

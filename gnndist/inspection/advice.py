@@ -34,8 +34,10 @@ def _partition(store: Store, found: Inspection) -> Iterator[str]:
         worst = int(np.argmax(found.halo / np.maximum(found.owned, 1)))
         method = store.manifest.partitioning["method"]
         advice = "use fewer ranks"
+        if found.model is not None and _exposed(found.model) < MOST_EXPOSED:
+            advice = "its traffic hides behind computation here, less so with more ranks"
         if method in ("random", "natural"):
-            advice = f"partition with --method metis instead of {method}, or {advice}"
+            advice = f"partition with --method metis instead of {method}"
         which = "all" if len(more) == found.ranks else f"{len(more)} of {found.ranks}"
         yield (
             f"{which} ranks read a halo larger than what they own (rank "
@@ -86,7 +88,7 @@ def _time(found: Inspection, figures: ModelFigures) -> Iterator[str]:
     epoch = figures.epoch
     if found.ranks == 1 or epoch.epoch_s == 0:
         return
-    waiting = float(epoch.wait_s.mean()) / epoch.epoch_s
+    waiting = _exposed(figures)
     if waiting > MOST_EXPOSED:
         yield (
             f"ranks wait for messages during {100 * waiting:.0f} % of an epoch: "
@@ -98,6 +100,11 @@ def _time(found: Inspection, figures: ModelFigures) -> Iterator[str]:
             f"all-reduces take {100 * reducing:.0f} % of an epoch: their ring has "
             f"{2 * (found.ranks - 1)} steps; fewer ranks with more threads each"
         )
+
+
+def _exposed(figures: ModelFigures) -> float:
+    """Share of an epoch that ranks spend waiting for messages, on average."""
+    return float(figures.epoch.wait_s.mean()) / max(figures.epoch.epoch_s, 1e-12)
 
 
 def _next_power(number: int) -> int:

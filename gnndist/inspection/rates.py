@@ -3,7 +3,7 @@
 Every figure is of one core while all the others are busy with the same: that is how ranks on one
 host work, and it leaves nothing to assume about memory bandwidth they share. A rank with t threads
 is taken to be t times as fast as one core. Results are kept in the user's cache directory, by
-machine, versions and sources of the kernels.
+machine, versions and sources of the kernels and of what measures them.
 """
 
 import hashlib
@@ -31,7 +31,9 @@ SECONDS = 0.12
 REPEATS = 3
 ROWS = 8192
 """of the dense products that are measured"""
-STREAMS = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
+MEASURING = ("rates", "wire", "locality", "edge_kernels")
+"""modules of this package that measure"""
+STREAMS = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
 """bytes of the arrays on which elementwise operations are measured"""
 
 
@@ -179,8 +181,9 @@ def cache_directory() -> Path:
 
 
 def machine_key() -> str:
-    """A name for this machine, these versions and these kernels."""
+    """A name for this machine, these versions, these kernels and this way of measuring them."""
     sources = sorted(Path(kernels.__file__).parent.glob("*.py"))
+    sources += [Path(__file__).with_name(f"{name}.py") for name in MEASURING]
     parts = [
         platform.node(),
         _cpu_name(),

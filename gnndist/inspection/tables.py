@@ -1,6 +1,6 @@
 """An inspection as tables for a terminal and as plain data for scripts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,19 @@ from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.inspection.simulate import KINDS
 from gnndist.units import duration, size
 
+NAMES_WIDTH, COLUMN_WIDTH = 26, 12
 MOST_PAIRS = 1 << 16
 """pairs of ranks up to which plain data names each of them"""
 
 
-def table(found: Sequence[Inspection]) -> Table:
+def tables(found: Sequence[Inspection], width: int) -> Iterator[Table]:
+    """All inspections, as many beside each other as fit into `width` characters."""
+    beside = max((width - NAMES_WIDTH) // COLUMN_WIDTH, 1)
+    for start in range(0, len(found), beside):
+        yield _table(found[start : start + beside], found[0])
+
+
+def _table(found: Sequence[Inspection], base: Inspection) -> Table:
     """A column a number of ranks: what the graph imposes, and what an epoch would cost."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("ranks", no_wrap=True)
@@ -29,8 +37,8 @@ def table(found: Sequence[Inspection]) -> Table:
         for name, model_figure in EPOCH_ROWS.items():
             figures = [one.model for one in found if one.model is not None]
             table.add_row(name, *(model_figure(each) for each in figures))
-        base = figures[0].epoch.epoch_s
-        table.add_row("speed-up", *(f"{base / each.epoch.epoch_s:.2f}" for each in figures))
+        first = 0.0 if base.model is None else base.model.epoch.epoch_s
+        table.add_row("speed-up", *(f"{first / each.epoch.epoch_s:.2f}" for each in figures))
         weights = [vertex_work(one) for one in found]
         table.add_row("a vertex costs, in edges", *(f"{w:.0f}" if w else "–" for w in weights))
     return table

@@ -26,7 +26,6 @@ BIG = 1 << 24
 """bytes of the messages whose bandwidth is measured"""
 MANY = 32
 """messages at a time from which the cost of one is told"""
-TRIES = 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +82,10 @@ def _work(meeting: str, out: str, rank: int) -> None:
     comm.all_reduce(torch.zeros(1))
     resident = psutil.Process().memory_info().rss
     tiny, one = _exchange(comm, 64)
-    _, many = _best(lambda: _messages(comm, MANY), 5)
+    _, many = _typical(lambda: _messages(comm, MANY), 40)
     big, core = _exchange(comm, BIG)
     small = torch.zeros(16)
-    reduce = _best(lambda: comm.all_reduce(small), 20)[0]
+    reduce, _ = _typical(lambda: comm.all_reduce(small), 400)
     wire = Wire(
         latency=tiny,
         core_s_per_exchange=one,
@@ -108,7 +107,7 @@ def _exchange(comm: ProcessComm, nbytes: int) -> tuple[float, float]:
     nothing = torch.zeros(0, dtype=torch.uint8)
     sends, receives = [nothing, nothing], [nothing, nothing]
     sends[1 - comm.rank], receives[1 - comm.rank] = mine, other
-    return _best(lambda: comm.start(sends, receives).wait(), 20 if nbytes < BIG else 1)
+    return _typical(lambda: comm.start(sends, receives).wait(), 400 if nbytes < BIG else 20)
 
 
 def _messages(comm: ProcessComm, count: int) -> None:
@@ -121,16 +120,20 @@ def _messages(comm: ProcessComm, count: int) -> None:
         work.wait()
 
 
-def _best(call: Callable[[], object], times: int) -> tuple[float, float]:
-    """The least seconds of a call, and the least of this process's cores."""
-    walls, cores = [], []
-    for _ in range(TRIES):
-        start, used = time.perf_counter(), time.process_time()
-        for _ in range(times):
-            call()
-        walls.append((time.perf_counter() - start) / times)
-        cores.append((time.process_time() - used) / times)
-    return min(walls), min(cores)
+def _typical(call: Callable[[], object], times: int) -> tuple[float, float]:
+    """Seconds of a call undisturbed, and the mean of this process's cores.
+
+    The tenth part of the calls that were fastest tells the former: other programs may be running.
+    """
+    call()
+    walls = []
+    used = time.process_time()
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        walls.append(time.perf_counter() - start)
+    cores = (time.process_time() - used) / times
+    return sorted(walls)[times // 10], cores
 
 
 if __name__ == "__main__":
