@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixed_rates import FixedRates
 from jobs import start_forked
 from pages import GUIDES, ROOT, Block, blocks, check_command, commands
 
 from gnndist import crew
 from gnndist.cli import VERBS, cli, main
+from gnndist.inspection.rates import Rates
 
 EPOCHS = 3
 RECIPES = sorted((ROOT / "datasets").glob("*/README.md"))
@@ -41,6 +43,8 @@ def desk(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(crew.LocalCrew, "__init__", _forked)
+    fixed = classmethod(lambda cls, again=False: FixedRates())  # measuring them takes a while
+    monkeypatch.setattr(Rates, "of_this_machine", fixed)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
