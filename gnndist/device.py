@@ -5,11 +5,8 @@ import os
 import torch
 from torch.profiler import ProfilerActivity
 
+from gnndist.device_names import CPU, GPU
 from gnndist.errors import ConfigError
-
-CPU, GPU = "cpu", "cuda"
-CHOICES = ("auto", CPU, GPU)
-"""what an option may say"""
 
 
 def pick_device(name: str) -> torch.device:

@@ -18,11 +18,12 @@ import torch.distributed as dist
 
 from gnndist.comm import Comm, ProcessComm, SingleComm
 from gnndist.crew import threads_for, worker_environment
-from gnndist.device import backend_for, pick_device, use
+from gnndist.device import backend_for, is_gpu, pick_device, use
 from gnndist.failures import LAUNCHED, is_worker, leave_traceback
 from gnndist.hosts import Hosts, HostsCrew, forwarded
 from gnndist.network import INTERFACE, choose_interface
 from gnndist.rendezvous import Terms, meet
+from gnndist.staging import StagedComm
 from gnndist.status import Status, own_board
 from gnndist.store import Store
 from gnndist.supervisor import Supervisor
@@ -143,7 +144,10 @@ def joined(
                 world_size=world,
                 timeout=datetime.timedelta(seconds=patience_s),
             )
-        yield WatchedComm(ProcessComm(), status)
+        own: Comm = ProcessComm()
+        if is_gpu(device) and backend == "gloo":
+            own = StagedComm(own)
+        yield WatchedComm(own, status)
         # Not after a failure: it would wait for ranks that may be gone.
         dist.destroy_process_group()
     except Exception as error:

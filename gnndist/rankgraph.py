@@ -298,7 +298,9 @@ class RankGraph:
                 out = Aggregate.apply(out, operators, self.buffers)  # type: ignore[no-untyped-call]
             return out
 
-        return self.once((aggregation, steps), propagated)
+        # Views of all vertices share what they keep, though the last step may compute just some.
+        rows = self.at(steps - 1).num_rows
+        return self.once((aggregation, steps, rows), propagated)
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """What `make` computes from the constant input alone, computed once and kept by `key`."""

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from gnndist import ranges
+from gnndist.device_names import GPU
 
 PARTS = {
     "sparse": "local sparse",
@@ -53,6 +54,7 @@ _SPARSE = tuple(
     f"aten::{name}"
     for name in ("scatter", "index_add", "index_reduce", "segment", "_segment", "_sparse", "sparse")
 )
+_LAUNCHES = (f"{GPU}_runtime", f"{GPU}_driver")
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -187,7 +189,7 @@ def _kernels(
     launches = {
         e["args"]["correlation"]: e
         for e in events
-        if e.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in e.get("args", {})
+        if e.get("cat") in _LAUNCHES and "correlation" in e.get("args", {})
     }
     threads: dict[Any, list[Segment]] = {}
     found = []

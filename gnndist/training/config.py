@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from gnndist.device_names import CHOICES
 from gnndist.errors import ConfigError
 from gnndist.savings import Savings
 from gnndist.training.options import check, option
@@ -71,9 +72,7 @@ class TrainConfig:
     keep_checkpoints: int = option(2, "how many of them stay", low=1, may_change=True)
 
     dtype: str = option("float32", "type of features and weights", allowed=("float32", "float64"))
-    device: str = option(
-        "auto", "where to compute", allowed=("auto", "cpu", "cuda"), may_change=True
-    )
+    device: str = option("auto", "where to compute", allowed=CHOICES, may_change=True)
     threads: int = option(0, "threads a rank (0: the cores shared out)", low=0, may_change=True)
     timeout: float = option(
         600.0,

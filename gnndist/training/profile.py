@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import profile, record_function
 
 from gnndist.comm import Comm
+from gnndist.device import is_gpu, profiler_activities
 from gnndist.ranges import EPOCH, POST
 from gnndist.training.breakdown import EpochParts, Interval, epoch_parts
 from gnndist.training.profiled_comm import Flight, ProfiledComm
@@ -64,11 +65,8 @@ class Profile:
     def _start(self) -> None:
         # Its start and stop would otherwise be told on standard error, once a rank.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        activities = [ProfilerActivity.CPU]
-        if self._device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
-        self._profiler = profile(activities=activities, acc_events=True)
-        self.comm.watch(self._device.type == "cpu")
+        self._profiler = profile(activities=profiler_activities(self._device), acc_events=True)
+        self.comm.watch(not is_gpu(self._device))
         self._profiler.start()
         self._running = True
 
