@@ -1,6 +1,6 @@
 """Partitioners compared: halo, balance, time and memory on real and synthetic graphs.
 
-    python benchmarks/partitioners.py --root ../shared/data
+    python benchmarks/partitioners.py --root DATA
     python benchmarks/partitioners.py synthetic:products@0.2 --methods metis,kaminpar,ldg
 
 Each run has a process of its own. `halo` is the sum over ranks of remote vertices read ÷ vertices;

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def train(
     opened = store if isinstance(store, Store) else Store.open(store, partial=hosts is not None)
     ranks = hosts.ranks if hosts else ranks
     check(opened, config, ranks, here=hosts is None)
-    run = RunDir.create(out, overwrite=overwrite)
+    run = _new_run(out, overwrite)
     several = [config.seed + k for k in range(seeds)] if seeds > 1 else []
     run.write_config(config, opened, ranks, several)
     who = counted(ranks, "rank") + (f" on {len(hosts.names)} hosts" if hosts else "")
@@ -153,7 +154,8 @@ def resume(
     if run.has_result and (seeds or run.result()["epochs"] >= config.epochs):
         say(f"{run.path} has finished: nothing to resume (more --epochs would continue it)")
         return run.result()
-    run.write_config(config, opened, ranks, seeds)
+    with run.locked():  # a run that is being trained keeps its own
+        run.write_config(config, opened, ranks, seeds)
     say(f"resuming {run.path} from {since} with {counted(ranks, 'rank')}")
     arguments = ["train", *_store_for(hosts, opened), "--resume", str(run.path.absolute())]
     crew = hosts and HostsCrew(hosts=hosts, store=opened, run=run.path, say=say, connect=connect)
@@ -188,6 +190,13 @@ def check(store: Store, config: TrainConfig, ranks: int, *, here: bool = True) -
 def _store_for(hosts: Hosts | None, store: Store) -> list[str]:
     """Where ranks on several hosts find the store: links may lead elsewhere there."""
     return [str(store.path.absolute())] if hosts else []
+
+
+def _new_run(out: Path | str, overwrite: bool) -> RunDir:
+    """A new run directory; one that is being trained is not replaced."""
+    old = RunDir(path=Path(out))
+    with old.locked() if overwrite and old.path.is_dir() else nullcontext():
+        return RunDir.create(out, overwrite=overwrite)
 
 
 def _run(

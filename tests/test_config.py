@@ -9,10 +9,13 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from graphs import awkward
 
-from gnndist import ConfigError, TrainConfig
+from gnndist import ConfigError, RunError, TrainConfig, job
 from gnndist.cli.options import config_options, given
+from gnndist.store import write_store
 from gnndist.training.config_files import combined, read_options
+from gnndist.training.rundir import RunDir
 
 DATASETS = Path(__file__).parents[1] / "datasets"
 RECIPES = sorted(DATASETS.glob("*/*.toml"))
@@ -132,3 +135,17 @@ def test_the_data_sets_with_a_published_result_have_recipes() -> None:
         "ogbn-papers100M/sage",
         "wordnet30/sage",
     }
+
+
+def test_a_run_that_is_being_trained_keeps_its_config(tmp_path: Path) -> None:
+    store = write_store(awkward(), tmp_path / "store")
+    run = RunDir.create(tmp_path / "run")
+    run.write_config(TrainConfig(epochs=7), store, 1)
+    with run.locked():
+        for again in (
+            lambda: job.resume(run, epochs=9),
+            lambda: job.train(store, out=run.path, overwrite=True),
+        ):
+            with pytest.raises(RunError):
+                again()
+        assert run.config().epochs == 7
