@@ -212,7 +212,9 @@ def test_a_cut_link_ends_the_training(two: Network, store: Store, tmp_path: Path
 
 
 def test_a_link_that_comes_back_changes_nothing(two: Network, store: Store, tmp_path: Path) -> None:
-    config = TrainConfig(**CONFIG.to_dict() | {"epochs": 600, "eval_every": 100, "checkpoint_every": 0})
+    config = TrainConfig(
+        **CONFIG.to_dict() | {"epochs": 600, "eval_every": 100, "checkpoint_every": 0}
+    )
 
     def pull_and_plug() -> None:
         two.cut(1)
