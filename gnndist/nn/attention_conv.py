@@ -45,7 +45,7 @@ class AttentionConv(nn.Module, ABC):
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     @abstractmethod
-    def sources(self, h: Tensor) -> Tensor:
+    def sources(self, graph: RankGraph, h: Tensor) -> Tensor:
         """What travels of each source: [n, in_channels] → [n, heads · out_channels]."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class AttentionConv(nn.Module, ABC):
         dropout = None
         if self.training and self.dropout > 0:
             dropout = self.dropout, graph.clock.next_key()
-        sources = self.sources(h)
+        sources = self.sources(graph, h)
         arrive = self._exchange(graph, around, h, sources)
         targets = self.targets(graph, h, sources)
         attention = Attention(self.kernels, self.negative_slope, dropout)
@@ -91,7 +91,7 @@ class AttentionConv(nn.Module, ABC):
             return None
         if graph.is_constant(h) and self.in_channels <= self.heads * self.out_channels:
             features = graph.once("halo", lambda: around.exchange(h).wait())
-            return lambda: self.sources(features)
+            return lambda: self.sources(graph, features)
         return around.exchange(sources).wait
 
     def extra_repr(self) -> str:
