@@ -236,6 +236,7 @@ class RankGraph:
             _plans={},
             _operators={},
             _neighbourhoods={},
+            _layouts={},
             _once={},
         )
 
