@@ -1,6 +1,7 @@
 """The command line: `gnndist VERB …`. Each verb is a thin module here, loaded when called."""
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -8,7 +9,7 @@ import click
 
 from gnndist import __version__
 from gnndist.errors import INTERRUPTED, USER_MISTAKE, GnndistError, JobFailed, JobStopped
-from gnndist.failures import as_rank
+from gnndist.failures import as_rank, is_worker
 
 VERBS = {
     "partition": "Turn a graph into a store that any number of ranks can train from.",
@@ -70,6 +71,11 @@ def main() -> None:
         _end(f"gnndist: error: {_one_line(error)}", USER_MISTAKE)
     except click.Abort:
         _end("gnndist: interrupted", INTERRUPTED)
+    if is_worker():
+        # A rank that is done leaves at once: gloo's threads may abort an interpreter that winds up.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _one_line(error: click.ClickException) -> str:
