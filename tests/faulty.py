@@ -98,6 +98,8 @@ class Model(nn.Module):
             torch.empty(1 << 60)
         elif kind == "hang":
             hang_for_ever()
+        elif kind == "slow":
+            time.sleep(self.fault["seconds"])
         elif kind == "vanish":
             shutil.rmtree(self.fault["folder"])
 

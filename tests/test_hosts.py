@@ -23,7 +23,7 @@ from network import Network, wait_until
 from gnndist import TrainConfig, job
 from gnndist.cli import cli
 from gnndist.comm import SingleComm
-from gnndist.errors import FAILED, USER_MISTAKE, JobFailed
+from gnndist.errors import FAILED, STOPPED, USER_MISTAKE, JobFailed, JobStopped
 from gnndist.hosts import Hosts, HostsCrew, link, pack
 from gnndist.store import Store, write_store
 from gnndist.training.checkpoint import Checkpoints
@@ -211,9 +211,13 @@ def test_a_cut_link_ends_the_training(two: Network, store: Store, tmp_path: Path
     )
 
 
-def test_a_link_that_comes_back_changes_nothing(two: Network, store: Store, tmp_path: Path) -> None:
+def test_a_link_that_comes_back_changes_nothing(
+    two: Network, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {"kind": "slow", "where": "forward", "rank": 0, "epoch": 1, "seconds": 0.03}
+    monkeypatch.setenv("FAULT", json.dumps(slow))  # so that it is not over before the cut
     config = TrainConfig(
-        **CONFIG.to_dict() | {"epochs": 600, "eval_every": 100, "checkpoint_every": 0}
+        **CONFIG.to_dict() | {"model": "faulty:Model", "epochs": 40, "checkpoint_every": 0}
     )
 
     def pull_and_plug() -> None:
@@ -221,7 +225,7 @@ def test_a_link_that_comes_back_changes_nothing(two: Network, store: Store, tmp_
         time.sleep(1.5)
         two.restore(1)
 
-    with Doing(tmp_path / "run", pull_and_plug):
+    with Doing(tmp_path / "run", pull_and_plug, after=5):
         train(two, store, tmp_path / "run", config)
     train(two, store, tmp_path / "undisturbed", config)
     assert losses(tmp_path / "run") == losses(tmp_path / "undisturbed")
@@ -241,3 +245,35 @@ def test_a_host_that_falls_silent_is_named(
     said = fails(two, store, tmp_path / "run", stop_everything)
     assert re.search(r"rank 1 on hostb was lost \(epoch .*no sign of life for \d s", said)
     two.kill(1)
+
+
+# --- restarts and signals -----------------------------------------------------------------------
+
+
+def test_a_job_on_hosts_is_started_again(
+    two: Network, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(**CONFIG.to_dict() | {"model": "faulty:Model"})
+    monkeypatch.setenv("FAULT", "{}")
+    train(two, store, tmp_path / "undisturbed", config)
+    kill = {"kind": "kill", "where": "backward", "rank": 1, "epoch": 4, "attempts": 1}
+    monkeypatch.setenv("FAULT", json.dumps(kill))
+    said: list[str] = []
+    result = train(two, store, tmp_path / "run", config, max_restarts=1, say=said.append)
+    assert "rank 1 on hostb was killed by SIGKILL" in said[-1]
+    assert said[-1].endswith("; restart 1 of 1")
+    assert result["epochs"] == config.epochs
+    assert losses(tmp_path / "run") == losses(tmp_path / "undisturbed")
+
+
+def test_a_signal_lets_the_epoch_finish_on_every_host(
+    two: Network, store: Store, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    stop = partial(os.kill, os.getpid(), signal.SIGTERM)
+    with Doing(run, stop, after=5), pytest.raises(JobStopped) as stopped:
+        train(two, store, run, LONG)
+    assert stopped.value.code == STOPPED
+    epoch = Checkpoints(run / "checkpoints").epochs()[-1]
+    assert f"stopped after epoch {epoch}; epoch {epoch} is saved" in str(stopped.value)
+    assert len(losses(run)) == epoch
