@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -150,6 +151,7 @@ def _first_to_speak(note: Note) -> bool:
 
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        socket.create_connection((address, port), timeout=5).close()  # soon knows if it is gone
         store = TCPStore(address, port, is_master=False, timeout=timedelta(seconds=5))
         return bool(store.add(f"gnndist/failed/{attempt}", 1) == 1)
     return True

@@ -1,5 +1,6 @@
 """Communication that says when it waits, and that names its failures."""
 
+import re
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -74,4 +75,10 @@ class talking:
     ) -> None:
         self._status.end_wait(failed=error is not None)
         if isinstance(error, RuntimeError):
-            raise PeerLost(f"lost contact with the other ranks: {error}") from error
+            raise PeerLost(f"lost contact with the other ranks: {_plain(error)}") from error
+
+
+def _plain(error: RuntimeError) -> str:
+    """What the transport says, without where in its source it says so and what to make of it."""
+    said = str(error).partition(" This is typically")[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", said)
