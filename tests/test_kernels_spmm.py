@@ -1,5 +1,6 @@
 """Sparse times dense against the dense product, at awkward shapes, strides and thread counts."""
 
+import importlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -140,3 +141,39 @@ def test_refuses_what_does_not_fit(change: dict[str, object], message: str) -> N
     matrix = csr(random_dense(6, 9, 3, dtype=torch.float32))
     with pytest.raises(ValueError, match=message):
         spmm(matrix, **{"x": torch.zeros(9, 3), **change})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("width", [40, 256])
+def test_several_passes_over_columns_give_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, weighted: bool, width: int
+) -> None:
+    """The same matrix in one pass, and in as many as a small cache asks for."""
+    dense = random_dense(300, 200, 7, density=0.2, dtype=torch.float32)
+    x = normal(200, width, dtype=torch.float32)
+    one = csr(dense, weighted)
+    assert len(one.passes(4 * width)) == 1
+    expected = spmm(one, x)
+    module = importlib.import_module("gnndist.kernels.csr")
+    monkeypatch.setattr(module, "CACHE", 25 * 4 * width)  # 25 of the 200 rows of x
+    several = csr(dense, weighted)
+    passes = several.passes(4 * width)
+    assert len(passes) == 8
+    covered = sum(int((stops - starts).sum()) for starts, stops in passes)
+    assert covered == several.nnz
+    assert torch.equal(spmm(several, x), expected)
+    before = normal(300, width, seed=1, dtype=torch.float32)
+    sums = spmm(several, x, out=before.clone(), accumulate=True)
+    assert torch.equal(sums, spmm(one, x, out=before.clone(), accumulate=True))
+
+
+def test_one_pass_where_there_is_locality_or_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("gnndist.kernels.csr")
+    monkeypatch.setattr(module, "CACHE", 25 * 160)
+    rows, columns = torch.arange(300)[:, None], torch.arange(200)
+    near = csr(((rows * 200 // 300 - columns).abs() < 6).double())
+    assert len(near.passes(160)) == 1
+    far = csr(random_dense(300, 200, 7, density=0.2))
+    assert len(far.passes(160)) > 1
+    turned = CSR(indptr=far.indptr, indices=199 - far.indices, num_cols=200)
+    assert len(turned.passes(160)) == 1  # columns fall inside rows

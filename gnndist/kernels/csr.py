@@ -1,6 +1,7 @@
 """A sparse matrix by compressed rows, in torch tensors."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ from gnndist.kernels.threads import chunk_count
 INT32_MAX = 2**31 - 1
 WORK_PER_ROW = 4
 """What a row costs beside its nonzeros, in nonzeros: cutting rows into chunks of equal work."""
+
+CACHE = 8 << 20
+"""Bytes of x that stay cached from one use to the next, about: a thread's share of a last level."""
+
+PASS_DEGREE = 4
+"""Nonzeros of a row in each of several passes, at least: a pass reads and writes the output."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +149,33 @@ class CSR:
         arrays: tuple[Any, Any, Any] = self._cache["arrays"]
         return arrays
 
+    def passes(self, row_bytes: int) -> list[tuple[Any, Any]]:
+        """Runs of columns to multiply with one after the other, where rows of x have `row_bytes`.
+
+        Each is (starts, stops), int64 [rows]: the entries of each row that fall into the run. More
+        than one where entries have so little locality that x's rows would be fetched from memory
+        again and again, and a run of them fits the cache. Entries keep their order.
+        """
+        key = ("passes", row_bytes)
+        if key not in self._cache:
+            count = self._pass_count(row_bytes)
+            self._cache.setdefault(("cuts", count), _cuts(self, count))
+            self._cache[key] = count
+        cuts = self._cache["cuts", self._cache[key]]
+        return list(pairwise(cuts))
+
+    def _pass_count(self, row_bytes: int) -> int:
+        size = self.num_cols * row_bytes
+        most = round(self.nnz / max(self.num_rows, 1) / PASS_DEGREE)
+        count = min(-(-size // CACHE), most)
+        if count < 2:
+            return 1
+        indptr, indices, _ = self.arrays()
+        fetched = count_fetches("")(indices, CACHE // row_bytes, np.full(self.num_cols, -1))
+        spared = fetched - self.num_cols  # rows of x, fetched more than once
+        spent = (count - 1) * self.num_rows  # rows of the output, read and written once more
+        return count if spared > 1.5 * spent and is_sorted("")(indptr, indices) else 1
+
     def chunks(self, width: int) -> list[int]:
         """Bounds of runs of rows of equal work, as many as threads can use at `width` features."""
         count = chunk_count((self.nnz + WORK_PER_ROW * self.num_rows) * max(width, 1))
@@ -169,9 +203,56 @@ def _place(indptr: Any, indices: Any, start: Any, rows: Any, positions: Any) -> 
             positions[slot] = entry
 
 
+def _count_fetches(indices: Any, capacity: Any, stamps: Any) -> Any:
+    """How many rows of x come from memory, by a cache that is emptied whenever it is full."""
+    fetched, held, stamp = 0, 0, 0
+    for column in indices:
+        if stamps[column] != stamp:
+            if held == capacity:
+                stamp, held = stamp + 1, 0
+            stamps[column] = stamp
+            held += 1
+            fetched += 1
+    return fetched
+
+
+def _is_sorted(indptr: Any, indices: Any) -> Any:
+    """Whether columns rise inside every row."""
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row] + 1, indptr[row + 1]):
+            if indices[entry - 1] > indices[entry]:
+                return False
+    return True
+
+
+def _cut(indptr: Any, indices: Any, cuts: Any, num_cols: Any) -> None:
+    """cuts [passes + 1, rows]: where each run of columns begins in each row."""
+    passes = cuts.shape[0] - 1
+    for row in range(len(indptr) - 1):
+        entry = indptr[row]
+        for number in range(passes):
+            bound = num_cols * number // passes
+            while entry < indptr[row + 1] and indices[entry] < bound:
+                entry += 1
+            cuts[number, row] = entry
+        cuts[passes, row] = indptr[row + 1]
+
+
 _I32, _I64 = types.int32[::1], types.int64[::1]
 count_columns = Kernel(_count_columns, {"": types.void(_I32, _I64)})
+count_fetches = Kernel(_count_fetches, {"": types.int64(_I32, types.int64, _I64)})
+is_sorted = Kernel(_is_sorted, {"": types.boolean(_I64, _I32)})
+cut = Kernel(_cut, {"": types.void(_I64, _I32, types.int64[:, ::1], types.int64)})
 place = Kernel(_place, {"": types.void(_I64, _I32, _I64, _I32, _I64)})
+
+
+def _cuts(matrix: CSR, passes: int) -> Any:
+    indptr, indices, _ = matrix.arrays()
+    if passes == 1:
+        return indptr[:-1], indptr[1:]
+    cuts = np.empty((passes + 1, matrix.num_rows), np.int64)
+    cut("")(indptr, indices, cuts, matrix.num_cols)
+    return tuple(cuts)
 
 
 def _transpose(matrix: CSR) -> tuple[CSR, Tensor]:

@@ -35,7 +35,7 @@ from gnndist.kernels.tiles import (
     soften,
     weighted_sums,
 )
-from gnndist.kernels.vector import item, load, load_first, prefetch, store, store_first
+from gnndist.kernels.vector import item, load, load_first, opaque, prefetch, store, store_first
 from gnndist.ranges import SPARSE, ranged
 
 
@@ -183,23 +183,27 @@ def _backward(
                 while f + 4 * unit <= width:
                     value = load(x, own + f, 4)
                     sums = load(grad_x, place + f, 4)
-                    for n in range(count):
+                    n = 0
+                    while n < count:
                         k = head * TILE + n
                         g = load(grad, item(indices, first + n) * grad_stride + begin + f, 4)
                         dots[k] += sum_lanes(multiply(g, value))
                         sums = multiply_add(item(weights, k) * item(kept, k), g, sums)
+                        n = opaque(n + 1)
                     store(grad_x, place + f, sums)
                     f += 4 * unit
                 while f < width:
                     lanes = min(unit, width - f)
                     part = load_first(x, own + f, 1, lanes)
                     rest = load_first(grad_x, place + f, 1, lanes)
-                    for n in range(count):
+                    n = 0
+                    while n < count:
                         k = head * TILE + n
                         source = item(indices, first + n) * grad_stride + begin + f
                         g1 = load_first(grad, source, 1, lanes)
                         dots[k] += sum_lanes(multiply(g1, part))
                         rest = multiply_add(item(weights, k) * item(kept, k), g1, rest)
+                        n = opaque(n + 1)
                     store_first(grad_x, place + f, rest, lanes)
                     f += unit
             for head in range(heads):

@@ -18,7 +18,7 @@ from gnndist.kernels.compiling import Kernel
 from gnndist.kernels.csr import CSR
 from gnndist.kernels.dense import FLOATS, check_matrix, check_output, flat
 from gnndist.kernels.threads import run_chunks
-from gnndist.kernels.vector import fill, item, load_first, store_first, zeros
+from gnndist.kernels.vector import fill, item, load_first, opaque, store_first, zeros
 from gnndist.ranges import SPARSE, ranged
 
 BLOCK = 2
@@ -52,11 +52,13 @@ def _maximum(
                 count = load_first(ties, row * ties_stride + f, BLOCK, lanes)
                 # without a neighbour so far, out holds 0
                 best = where_positive_or(count, best, nothing)
-            for entry in range(first, last):
+            entry = first
+            while entry < last:
                 place = item(indices, entry) * x_stride + f
                 value = load_first(x, place, BLOCK, lanes)
                 count = tally(value, best, count)
                 best = greater(value, best)
+                entry = opaque(entry + 1)
             best = where_positive_or(count, best, zeros(x, BLOCK))
             store_first(out, row * out_stride + f, best, lanes)
             store_first(ties, row * ties_stride + f, count, lanes)
@@ -87,11 +89,13 @@ def _share(
             total = zeros(x, BLOCK)
             if not fresh:
                 total = load_first(grad_x, row * grad_stride + f, BLOCK, lanes)
-            for entry in range(first, last):
+            entry = first
+            while entry < last:
                 destination = item(indices, entry)
                 best = load_first(out, destination * out_stride + f, BLOCK, lanes)
                 part = load_first(share, destination * share_stride + f, BLOCK, lanes)
                 total = add(total, where_equal(value, best, part))
+                entry = opaque(entry + 1)
             store_first(grad_x, row * grad_stride + f, total, lanes)
 
 

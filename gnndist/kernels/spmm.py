@@ -4,7 +4,8 @@ On the CPU, a row's neighbours are walked in tiles, and over each tile, blocks o
 bytes of features are summed in registers: `out` is written once a tile, and the loads of several
 neighbours are in flight at a time. Wide rows are announced to the memory a few neighbours ahead by
 their first cache line; the hardware follows from there (asking for every line was slower, and for
-narrow rows any asking was). Sums run in the order of the row's entries.
+narrow rows any asking was). A matrix without locality is walked in several passes, one for each
+run of columns that the cache can hold. Sums run in the order of the row's entries, always.
 """
 
 import warnings
@@ -24,6 +25,7 @@ from gnndist.kernels.vector import (
     item,
     load,
     load_first,
+    opaque,
     prefetch,
     store,
     store_first,
@@ -98,7 +100,8 @@ def _overload_walk(
         if part:  # noqa: SIM102
             if not fresh:
                 rest = load_first(sums, place + f + lanes, part, extra)
-        for entry in range(first, last):
+        entry = first
+        while entry < last:
             if ask:
                 prefetch(rows, item(indices, min(entry + AHEAD, end)) * stride)
             source = item(indices, entry) * stride + f
@@ -114,6 +117,7 @@ def _overload_walk(
                     total = add(total, load(rows, source, full))
                 if part:
                     rest = add(rest, load_first(rows, source + lanes, part, extra))
+            entry = opaque(entry + 1)
         if full:
             store(sums, place + f, total)
         if part:
@@ -123,7 +127,8 @@ def _overload_walk(
 
 
 def _rows(
-    indptr: Any,
+    starts: Any,
+    stops: Any,
     indices: Any,
     values: Any,
     x: Any,
@@ -134,18 +139,19 @@ def _rows(
     first_row: Any,
     last_row: Any,
     accumulate: Any,
+    announce: Any,
 ) -> None:
     unit = 64 // x.itemsize
-    end = indptr[last_row] - 1
+    end = len(indices) - 1
     graph, source = (indices, values), (x, x_stride)
     for row in range(first_row, last_row):
-        first, stop = item(indptr, row), item(indptr, row + 1)
+        first, stop = item(starts, row), item(stops, row)
         sums = (out, row * out_stride)
         fresh = not accumulate
         while fresh or first < stop:
             last = min(first + TILE, stop)
             span = (first, last, end, fresh)
-            ask = width >= WIDE * unit  # the first block's walk prefetches for all
+            ask = announce and width >= WIDE * unit  # the first block's walk prefetches for all
             f = 0
             while f + 4 * unit <= width:
                 _walk(4, 0, graph, source, sums, f, span, 0, ask)
@@ -167,7 +173,10 @@ def _rows(
 def _signature(dtype: torch.dtype, weighted: bool) -> Any:
     floats, ints, longs = FLOATS[dtype][::1], types.int32[::1], types.int64[::1]
     values, n = floats if weighted else types.none, types.int64
-    return types.void(longs, ints, values, floats, n, floats, n, n, n, n, types.boolean)
+    return types.void(
+        *(longs, longs, ints, values, floats, n, floats, n, n, n, n),
+        *(types.boolean, types.boolean),
+    )
 
 
 SPMM = Kernel(
@@ -208,27 +217,19 @@ def spmm(csr: CSR, x: Tensor, out: Tensor | None = None, accumulate: bool = Fals
         return spmm_torch(csr, x, out, accumulate)
     if rows == 0 or width == 0:
         return out
-    indptr, indices, values = csr.arrays()
+    _, indices, values = csr.arrays()
     kernel = SPMM((x.dtype, csr.values is not None))
-    x_flat, x_stride = flat(x)
-    out_flat, out_stride = flat(out)
+    features = (*flat(x), *flat(out), width)
+    passes = csr.passes(width * x.itemsize)
+    for starts, stops in passes:
+        arguments = (starts, stops, indices, values, *features)
+        more = (accumulate, len(passes) == 1)
 
-    def task(first: int, last: int) -> None:
-        kernel(
-            indptr,
-            indices,
-            values,
-            x_flat,
-            x_stride,
-            out_flat,
-            out_stride,
-            width,
-            first,
-            last,
-            accumulate,
-        )
+        def task(first: int, last: int, arguments: Any = arguments, more: Any = more) -> None:
+            kernel(*arguments, first, last, *more)
 
-    run_chunks(task, csr.chunks(width))
+        run_chunks(task, csr.chunks(width))
+        accumulate = True
     return out
 
 

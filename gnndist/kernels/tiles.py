@@ -16,7 +16,7 @@ from gnndist.kernels.arithmetic import (
     sum_lanes,
 )
 from gnndist.kernels.hashing import hash_id, hash_word
-from gnndist.kernels.vector import fill, item, load, load_first, store, store_first, zeros
+from gnndist.kernels.vector import fill, item, load, load_first, opaque, store, store_first, zeros
 
 TILE = 64
 """Neighbours whose weights are held at a time: head h's at [h * TILE : h * TILE + count]."""
@@ -103,9 +103,11 @@ def weighted_sums(
             sums = zeros(x, 4)
             if not fresh:
                 sums = scale_by(factors[head], load(out, place + begin + f, 4))
-            for n in range(count):
+            n = 0
+            while n < count:
                 source = item(indices, first + n) * stride + begin + f
                 sums = multiply_add(item(weights, head * TILE + n), load(x, source, 4), sums)
+                n = opaque(n + 1)
             store(out, place + begin + f, sums)
             f += 4 * unit
         while f < width:
@@ -113,10 +115,12 @@ def weighted_sums(
             part = zeros(x, 1)
             if not fresh:
                 part = scale_by(factors[head], load_first(out, place + begin + f, 1, lanes))
-            for n in range(count):
+            n = 0
+            while n < count:
                 source = item(indices, first + n) * stride + begin + f
                 value = load_first(x, source, 1, lanes)
                 part = multiply_add(item(weights, head * TILE + n), value, part)
+                n = opaque(n + 1)
             store_first(out, place + begin + f, part, lanes)
             f += unit
 
