@@ -18,6 +18,7 @@ from gnndist.graph import Graph
 from gnndist.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    from gnndist.hosts import Hosts
     from gnndist.job import resume, train
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "DataError",
     "GnndistError",
     "Graph",
+    "Hosts",
     "JobFailed",
     "JobStopped",
     "RunError",
@@ -37,7 +39,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # These import torch, which takes seconds: `gnndist --help` should not.
-    if name in ("train", "resume"):
-        return getattr(importlib.import_module("gnndist.job"), name)
+    # These import torch or much else, which takes seconds: `gnndist --help` should not.
+    where = {"train": "gnndist.job", "resume": "gnndist.job", "Hosts": "gnndist.hosts"}
+    if name in where:
+        return getattr(importlib.import_module(where[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,18 +12,20 @@ from typing import Any
 
 import network
 import pytest
+import torch
 from click.testing import CliRunner
 from graphs import awkward
 from network import Network
 
-from gnndist import TrainConfig, job
+from gnndist import TrainConfig, __version__, job
 from gnndist.cli import cli
-from gnndist.errors import USER_MISTAKE, ConfigError, JobFailed
+from gnndist.errors import USER_MISTAKE, ConfigError, JobFailed, StoreError
 from gnndist.hosts import Hosts, forwarded
 from gnndist.hosts.inventory import check_agreement, inventory, problem_with, uneven
-from gnndist.hosts.messages import MARK, Channel
+from gnndist.hosts.messages import MARK, Channel, unpacked
 from gnndist.network import check_interface, choose_interface, interface_towards
 from gnndist.store import Store, write_store
+from gnndist.training.shard import runs_of
 
 CONFIG = TrainConfig(hidden=8, epochs=2, threads=1)
 
@@ -282,3 +284,71 @@ def test_an_agent_ends_when_its_launcher_is_gone() -> None:
     said, _ = agent.communicate(b"", timeout=60)
     assert agent.returncode == 0
     assert said == MARK + b'{"kind": "ended"}\n'
+
+
+@pytest.mark.parametrize("terminal", [None, {"columns": 90, "lines": 30, "term": "xterm"}])
+def test_what_an_agent_and_its_launcher_say(
+    tmp_path: Path, terminal: dict[str, Any] | None
+) -> None:
+    """From the job to its end, with a rank that only prints its version."""
+    agent = subprocess.Popen(
+        [sys.executable, "-P", "-m", "gnndist.hosts.agent"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    channel = Channel(agent.stdout.fileno(), agent.stdin.fileno())
+    said: dict[str, list[dict[str, Any]]] = {}
+
+    def hear(kind: str) -> dict[str, Any]:
+        def heard() -> bool:
+            for message in channel.received():
+                said.setdefault(message["kind"], []).append(message)
+            return kind in said
+
+        network.wait_until(heard)
+        return said[kind][0]
+
+    job = {"arguments": ["--version"], "environment": {"PYTHONWARNINGS": "default"}}
+    job |= {"folder": str(tmp_path), "ranks": 1, "first": 0, "count": 1, "port": 0, "token": "t"}
+    channel.send("job", **job, store=None, run=None, terminal=terminal)
+    here = hear("here")
+    assert here["problem"] is None
+    assert here["name"] == socket.gethostname()
+    channel.send("go", address="127.0.0.1", port=here["port"])
+    assert hear("exit") | {"note": None} == {"kind": "exit", "rank": 0, "code": 0, "note": None}
+    output = b"".join(unpacked(message["text"]) for message in said["out"])
+    assert output.strip().endswith(__version__.encode())
+    assert (b"\r\n" in output) == (terminal is not None)  # as a terminal ends its lines
+    channel.send("end")
+    hear("ended")
+    assert agent.wait(timeout=20) == 0
+
+
+# --- parts of a store ---------------------------------------------------------------------------
+
+
+def test_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnndist.store.layout.GROUP_BYTES", 1024)
+    whole = write_store(awkward(vertices=60), tmp_path / "store", cells=8)
+    out = tmp_path / "packed"
+    pack = ["pack", str(whole.path), "--hosts", "a,b", "--ranks-per-host", "2", "--out", str(out)]
+    said = CliRunner().invoke(cli, pack, catch_exceptions=False).output
+    assert f"{out}/a: " in said
+    runs = runs_of(whole, 4)
+    for name, start, stop in (("a", runs[0], runs[2]), ("b", runs[2], runs[4])):
+        part = Store.open(out / name, partial=True)
+        part.verify(start, stop)
+        assert part.fingerprint == whole.fingerprint
+        assert torch.equal(part.features(start, stop), whole.features(start, stop))
+        for file in part.path.iterdir():
+            assert file.samefile(whole.path / file.name)
+        with pytest.raises(StoreError, match=r"is missing.*packed for other ranks"):
+            part.verify()
+    refused = CliRunner().invoke(cli, pack).exception
+    assert isinstance(refused, ConfigError)
+    assert "--overwrite" in str(refused)
+    assert CliRunner().invoke(cli, [*pack, "--overwrite"]).exit_code == 0
+    pack[3] = "../a,b"
+    assert "allowed are a number or different names" in str(CliRunner().invoke(cli, pack).exception)
