@@ -13,7 +13,6 @@ prediction is the work of all ranks. `sent` must be equal. `memory` is the large
 import argparse
 import json
 import os
-import resource
 import socket
 import statistics
 import subprocess
@@ -172,10 +171,16 @@ def work(path: Path, config: TrainConfig, epochs: int, out: Path) -> None:
             )
             if epoch == 2:
                 trainer.evaluate()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = peak_memory()
         everything: list[tuple[list[dict[str, float]], int]] = comm.all_gather((lines[2:], peak))
     if comm.rank == 0:
         out.write_text(json.dumps(summary(everything)))
+
+
+def peak_memory() -> int:
+    """Most resident bytes of this process; getrusage would count its parent's before exec."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def summary(everything: list[tuple[list[dict[str, float]], int]]) -> dict[str, Any]:

@@ -31,13 +31,19 @@ class Costs:
         """of a host"""
         return self.rates.cores
 
-    def of(self, op: Product | Gather | Stream, sizes: RankSizes) -> tuple[str, Seconds]:
-        """Kind of work, and [ranks] seconds of a core."""
+    def of(
+        self, op: Product | Gather | Stream, sizes: RankSizes, crowd: Seconds
+    ) -> tuple[str, Seconds]:
+        """Kind of work, and [ranks] seconds of a core.
+
+        `crowd` [ranks]: how many ranks share a core, and its caches: what one of them works on is
+        no nearer than if it were so many times as large.
+        """
         if isinstance(op, Product):
             return "dense", self._product(op, sizes)
         if isinstance(op, Gather):
-            return "sparse", self._gather(op, sizes)
-        return "elementwise", self._stream(op, sizes)
+            return "sparse", self._gather(op, sizes, crowd)
+        return "elementwise", self._stream(op, sizes, crowd)
 
     def transport(self, pairs: NDArray[np.int64], message_bytes: int) -> Seconds:
         """[ranks] seconds of an exchange's own work, sending and receiving."""
@@ -55,22 +61,22 @@ class Costs:
         seconds: Seconds = op.flops * each * op.rows.of(sizes)
         return seconds
 
-    def _gather(self, op: Gather, sizes: RankSizes) -> Seconds:
+    def _gather(self, op: Gather, sizes: RankSizes, crowd: Seconds) -> Seconds:
         if op.entries is None:
             return np.zeros(sizes.ranks)
         width = max(op.heads * op.width * op.itemsize // 4, 1)
         entries = op.entries.of(sizes)
         table, rows = _size(op.table, sizes), _size(op.rows, sizes)
-        seconds: Seconds = entries * self.locality.entry(width, table)
+        seconds: Seconds = entries * self.locality.entry(width, table * crowd)
         seconds += np.minimum(rows, entries) * self.locality.row(width)
         seconds *= relative_cost(self.rates, op.kernel, op.heads, op.width)
         return seconds
 
-    def _stream(self, op: Stream, sizes: RankSizes) -> Seconds:
+    def _stream(self, op: Stream, sizes: RankSizes, crowd: Seconds) -> Seconds:
         # What does not grow with the graph is part of the overhead.
         traffic = total({**op.traffic, None: 0.0}, sizes)
         arrays = 2 if op.fused else 3
-        return traffic * self.rates.stream(traffic / arrays, fused=op.fused)
+        return traffic * self.rates.stream(traffic * crowd / arrays, fused=op.fused)
 
 
 def _size(size: Size | None, sizes: RankSizes) -> NDArray[np.float64]:

@@ -2,11 +2,11 @@
 
 The model. A rank's work takes the seconds of a core that `Rates` and `Locality` measured, shared
 out over the rank's cores. On a host with more ranks than cores, a rank's work takes at least the
-host's share of all its ranks' work. Every message costs the sender and the receiver time of their
-cores, by the byte. It is on its way once both are at the exchange (gloo sends to a receiver that
-is ready) and arrives after the latency and the time that the busier of the two links needs for
-the whole exchange; whatever a rank computes meanwhile hides that. An all-reduce starts when the
-last rank is there and is gloo's ring: 2 (P − 1) steps.
+host's share of all its ranks' work, and their data push each other's out of the caches. A message
+costs its sender and its receiver time of their cores, by the byte. It is on its way once both are
+at the exchange (gloo sends to a receiver that is ready) and arrives after the latency and the time
+that the busier of the two links needs for the whole exchange; whatever a rank computes meanwhile
+hides that. An all-reduce starts when the last rank is there and is gloo's ring: 2 (P − 1) steps.
 """
 
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ def simulate(trace: StepTrace, sizes: RankSizes, costs: Costs, network: Network)
             clock.reduce += ended - clock.now
             clock.now = np.full(ranks, ended)
         else:
-            kind, seconds = costs.of(op, sizes)
+            kind, seconds = costs.of(op, sizes, share.crowd)
             clock.spend(kind, share.parallel(seconds))
     return Epoch(
         epoch_s=float(clock.now.max()),
@@ -112,7 +112,8 @@ class _Sharing:
         self._cores = cores
         on_host = np.bincount(hosts)
         self._threads = np.maximum(cores // on_host, 1)[hosts]
-        self._crowd = np.maximum(on_host / cores, 1.0)[hosts]
+        self.crowd: Seconds = np.maximum(on_host / cores, 1.0)[hosts]
+        """[ranks] ranks a core"""
 
     def parallel(self, seconds: Seconds) -> Seconds:
         """Seconds of work that takes so many seconds of one core."""
@@ -121,7 +122,7 @@ class _Sharing:
 
     def serial(self, seconds: Seconds) -> Seconds:
         """Likewise for what threads do not share."""
-        return seconds * self._crowd
+        return seconds * self.crowd
 
 
 def _arrivals(

@@ -4,6 +4,7 @@ Run as a module it is one of the two processes.
 """
 
 import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from gnndist.kernels import compile_kernels
 
 BIG = 1 << 24
 """bytes of the messages whose bandwidth is measured"""
+BUFFERS = 8
 MANY = 32
 """messages at a time from which the cost of one is told"""
 
@@ -102,12 +104,22 @@ def _work(meeting: str, out: str, rank: int) -> None:
 
 
 def _exchange(comm: ProcessComm, nbytes: int) -> tuple[float, float]:
-    """Seconds, and seconds of cores in this process, of an exchange of so many bytes each way."""
-    mine, other = torch.zeros(nbytes, dtype=torch.uint8), torch.zeros(nbytes, dtype=torch.uint8)
+    """Seconds, and seconds of cores in this process, of an exchange of so many bytes each way.
+
+    Large ones take buffers in turn, so that none is in a cache from the time before.
+    """
+    count = BUFFERS if nbytes == BIG else 1
+    buffers = torch.zeros(2, count, nbytes, dtype=torch.uint8)
     nothing = torch.zeros(0, dtype=torch.uint8)
-    sends, receives = [nothing, nothing], [nothing, nothing]
-    sends[1 - comm.rank], receives[1 - comm.rank] = mine, other
-    return _typical(lambda: comm.start(sends, receives).wait(), 400 if nbytes < BIG else 20)
+    turns = itertools.cycle(range(count))
+
+    def exchange() -> None:
+        sends, receives = [nothing, nothing], [nothing, nothing]
+        at, peer = next(turns), 1 - comm.rank
+        sends[peer], receives[peer] = buffers[0, at], buffers[1, at]
+        comm.start(sends, receives).wait()
+
+    return _typical(exchange, 400 if nbytes < BIG else 3 * BUFFERS)
 
 
 def _messages(comm: ProcessComm, count: int) -> None:
@@ -121,19 +133,18 @@ def _messages(comm: ProcessComm, count: int) -> None:
 
 
 def _typical(call: Callable[[], object], times: int) -> tuple[float, float]:
-    """Seconds of a call undisturbed, and the mean of this process's cores.
+    """Seconds of a call, and of this process's cores, undisturbed.
 
-    The tenth part of the calls that were fastest tells the former: other programs may be running.
+    The tenth part of the calls that took least tells: other programs may be running.
     """
     call()
-    walls = []
-    used = time.process_time()
+    walls, cores = [], []
     for _ in range(times):
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         call()
         walls.append(time.perf_counter() - start)
-    cores = (time.process_time() - used) / times
-    return sorted(walls)[times // 10], cores
+        cores.append(time.process_time() - used)
+    return sorted(walls)[times // 10], sorted(cores)[times // 10]
 
 
 if __name__ == "__main__":
