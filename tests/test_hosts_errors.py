@@ -175,7 +175,10 @@ def test_stores_must_be_the_same(store: Store, tmp_path: Path) -> None:
     assert "features-00.npy has " in str(problem_with(job))
 
 
-def test_the_first_host_needs_the_run_directory(store: Store, tmp_path: Path) -> None:
+def test_the_first_host_needs_the_run_directory(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnndist.hosts.inventory.RUN_S", 0.0)
     run = {"path": str(tmp_path / "run"), "config": "{}"}
     assert "not the one where the job was started" in str(
         problem_with({"store": None, "run": run, "first": 0})

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from gnndist.errors import ConfigError, GnndistError, StoreError
 from gnndist.network import own_addresses
 from gnndist.store.manifest import read_manifest
 
+RUN_S = 5.0
+"""how long a shared file system may take to show what another host has just written"""
 VERSIONS = ("gnndist", "torch", "numpy")
 """packages that must be the same on every host"""
 
@@ -109,12 +112,18 @@ def _check_store(store: dict[str, Any]) -> None:
 def _check_run(run: dict[str, Any]) -> None:
     """The run directory that the launcher has made is rank 0's too."""
     path = Path(run["path"])
+    deadline = time.monotonic() + RUN_S
+    while not _reads(path / "config.json", run["config"]):
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"the run directory {path} is not the one where the job was started: start it on "
+                "the first host, or put --out where both see it"
+            )
+        time.sleep(0.2)
+
+
+def _reads(file: Path, content: str) -> bool:
     try:
-        same = (path / "config.json").read_text() == run["config"]
+        return file.read_text() == content
     except OSError:
-        same = False
-    if not same:
-        raise ConfigError(
-            f"the run directory {path} is not the one where the job was started: start it on the "
-            "first host, or put --out where both see it"
-        )
+        return False

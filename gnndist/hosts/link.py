@@ -47,6 +47,7 @@ class Link:
             for descriptor in (to_read, from_write, errors_write):
                 os.close(descriptor)
         self._said = ""
+        self._lost: str | None = None
         self.heard = self._spoke = time.monotonic()
         self.ended = False
         """the agent has said that it ends"""
@@ -64,10 +65,13 @@ class Link:
         if now - self._spoke > ALIVE_S:
             self._spoke = now
             self.send("alive")
-        with suppress(OSError):
+        self._read_errors()
+        return messages
+
+    def _read_errors(self) -> None:
+        with suppress(OSError):  # nothing more at the moment
             while block := os.read(self._errors, 1 << 16):
                 self._said = (self._said + block.decode(errors="replace"))[-4000:]
-        return messages
 
     @property
     def quiet_s(self) -> float:
@@ -76,18 +80,12 @@ class Link:
 
     def lost(self) -> str | None:
         """Why the host is lost, if it is."""
-        if self.ended:
-            return None
-        if self._channel.ended:
-            with suppress(AttributeError, subprocess.TimeoutExpired):
-                self._shell.wait(timeout=1)  # type: ignore[attr-defined]
-            code = self._shell.poll()
-            said = self._last_words()
-            how = "was cut" if code is None else f"ended with code {code}"
-            return f"the connection by `{self._shown}` {how}{': ' + said if said else ''}"
-        if self.quiet_s > SILENT_S:
-            return f"no sign of life for {self.quiet_s:.0f} s"
-        return None
+        if self._lost is None and not self.ended:
+            if self._channel.ended:
+                self._lost = self._how_it_ended()
+            elif self.quiet_s > SILENT_S:
+                self._lost = f"no sign of life for {self.quiet_s:.0f} s"
+        return self._lost
 
     def close(self) -> None:
         """Let go of it; an agent that is still there ends its ranks when it notices."""
@@ -97,6 +95,15 @@ class Link:
             for descriptor in self._open:
                 os.close(descriptor)
             self._open = []
+
+    def _how_it_ended(self) -> str:
+        deadline = time.monotonic() + 1  # its exit code comes a little after its last words
+        while self._shell.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._read_errors()
+        code, said = self._shell.poll(), self._last_words()
+        how = "was cut" if code is None else f"ended with code {code}"
+        return f"the connection by `{self._shown}` {how}{': ' + said if said else ''}"
 
     @property
     def _shown(self) -> str:
