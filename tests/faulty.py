@@ -40,7 +40,7 @@ class Model(nn.Module):
         if self._mine("checkpoint"):
             checkpoint._write = self._half_write
         if self.fault.get("kind") == "random":
-            _kill_some_time(self.fault)
+            self.register_forward_pre_hook(_KillSomeTime(self.fault))
 
     @property
     def num_layers(self) -> int:
@@ -109,10 +109,26 @@ def hang_for_ever() -> None:
         time.sleep(0.05)
 
 
-def _kill_some_time(fault: dict[str, Any]) -> None:
-    """SIGKILL to one rank at a random moment of each of the first attempts."""
-    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    rng = np.random.default_rng([fault["seed"], attempt])
-    rank, delay = rng.integers(int(os.environ["WORLD_SIZE"])), rng.uniform(0, fault["within_s"])
-    if attempt < fault["attempts"] and str(rank) == os.environ["RANK"]:
-        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+class _KillSomeTime:
+    """SIGKILL to one rank at a random moment of a random epoch of each of the first attempts.
+
+    The epoch is counted from the attempt's first, and the moment is a part of the epoch before
+    it, so that on machines of any speed a kill strikes while the ranks train.
+    """
+
+    def __init__(self, fault: dict[str, Any]) -> None:
+        attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        rng = np.random.default_rng([fault["seed"], attempt])
+        rank = rng.integers(int(os.environ["WORLD_SIZE"]))
+        self._waiting = attempt < fault["attempts"] and str(rank) == os.environ["RANK"]
+        self._epochs, self._part = rng.integers(fault["within_epochs"]), rng.uniform()
+        self._begun = time.monotonic()
+
+    def __call__(self, module: nn.Module, inputs: Any) -> None:
+        now = time.monotonic()
+        if self._waiting and self._epochs == 0:
+            delay = self._part * (now - self._begun)
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            self._waiting = False
+        self._epochs -= module.training
+        self._begun = now

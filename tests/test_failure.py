@@ -321,7 +321,7 @@ def test_twenty_kills_at_random_moments_change_nothing(
     config = TrainConfig(**CONFIG.to_dict() | {"epochs": 60, "schedule": "cosine"})
     fault()
     jobs.train(tmp_path / "undisturbed", config)
-    fault(kind="random", seed=5, within_s=0.5, attempts=kills)
+    fault(kind="random", seed=5, within_epochs=4, attempts=kills)
     result = jobs.train(tmp_path / "run", config, max_restarts=kills)
     assert sum("SIGKILL" in line for line in jobs.said) > kills // 2
     assert result["epochs"] == config.epochs
