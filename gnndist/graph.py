@@ -170,10 +170,17 @@ class Graph:
         labels: Array | None = None,
         **fields: Any,
     ) -> "Graph":
-        """A graph from a scipy sparse matrix: entry (i, j) is an edge from j to i.
+        """A graph from a scipy sparse matrix: entry (i, j) is an edge from i to j.
 
-        Weights are taken from the matrix unless all of them are 1. Other arguments as in
-        `from_edge_index`.
+        That is what files of matrices say too, and PyTorch Geometric's
+        ``from_scipy_sparse_matrix``: rows are sources, columns destinations. (`Graph` itself, and
+        the store, keep rows by destination.) Weights are taken from the matrix unless all of them
+        are 1. Other arguments as in `from_edge_index`.
+
+        Raises
+        ------
+        DataError
+            a matrix that is not square; what `from_edge_index` refuses.
         """
         matrix = sp.coo_array(adjacency)
         if matrix.shape[0] != matrix.shape[1]:
@@ -181,7 +188,7 @@ class Graph:
         weight = None if bool((matrix.data == 1).all()) else matrix.data
         row, col = matrix.coords
         return cls.from_edge_index(
-            np.stack([col, row]).astype(np.int64),
+            np.stack([row, col]).astype(np.int64),
             num_vertices=matrix.shape[0],
             edge_weight=weight,
             features=features,

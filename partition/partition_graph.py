@@ -49,7 +49,7 @@ def my_graph() -> Graph:
         name="mine",
     )
     # A scipy matrix will do as well: Graph.from_scipy(matrix, features, labels, ...), where the
-    # entry (i, j) is an edge from j to i.
+    # entry (i, j) is an edge from i to j.
 
 
 def main() -> None:

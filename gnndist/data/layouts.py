@@ -44,7 +44,7 @@ def read_npz(
     - DGL's Reddit: ``reddit_data.npz`` and ``reddit_graph.npz``, named by either
     - ``scipy.sparse.save_npz``: an adjacency in CSR or COO alone
 
-    An entry in row i, column j of an adjacency is an edge from i to j.
+    An entry in row i, column j of an adjacency is an edge from i to j, as in `Graph.from_scipy`.
 
     Raises
     ------
