@@ -159,12 +159,8 @@ def build_operators(
         operator(plan.send, None, column_scale),
         operator(plan.receive, row_scale, None),
     )
-    # Most graphs are undirected and most norms symmetric: then one L serves both directions.
-    transposed = [matrix.transposed() for matrix in forward]
-    if transposed[0].equals(forward[0]):
-        transposed[0] = forward[0]
     local, send, receive = (matrix.to(device=device) for matrix in forward)
-    local_t, send_t, receive_t = (matrix.to(device=device) for matrix in transposed)
+    local_t, send_t, receive_t = (matrix.transposed().to(device=device) for matrix in forward)
     exchange = Exchange(
         comm=comm,
         send_counts=tuple(plan.send_counts.tolist()),
@@ -175,7 +171,9 @@ def build_operators(
         local=local,
         send=send,
         receive=receive,
-        local_t=local if transposed[0] is forward[0] else local_t,
+        # Most graphs are undirected: then one pattern serves both directions, and where the norm
+        # is symmetric too, one L.
+        local_t=local_t.sharing(local),
         send_t=send_t,
         receive_t=receive_t,
         exchange=exchange,

@@ -75,6 +75,21 @@ def test_equals_tells_every_part_apart() -> None:
     assert not matrix.equals(csr(dense.flip(0)))
 
 
+def test_sharing_takes_what_is_equal() -> None:
+    matrix = csr(random_dense(5, 6, 0))
+    same = csr(random_dense(5, 6, 0))
+    assert same.sharing(matrix) is matrix
+    doubled = csr(2 * random_dense(5, 6, 0))
+    shared = doubled.sharing(matrix)
+    assert shared.equals(doubled)
+    assert shared.indptr is matrix.indptr
+    assert shared.indices is matrix.indices
+    other = csr(random_dense(5, 6, 1))
+    shared = other.sharing(matrix)
+    assert shared.equals(other)
+    assert shared.indices is other.indices
+
+
 def test_to_converts_values_alone() -> None:
     matrix = csr(random_dense(5, 6, 0))
     single = matrix.to(torch.float32)

@@ -112,6 +112,16 @@ class CSR:
             )
         )
 
+    def sharing(self, other: "CSR") -> "CSR":
+        """This matrix with the arrays of `other` in place of equal ones; `other` where all are."""
+        if self.equals(other):
+            return other
+        indptr, indices = (
+            theirs if torch.equal(own, theirs) else own
+            for own, theirs in ((self.indptr, other.indptr), (self.indices, other.indices))
+        )
+        return CSR(indptr=indptr, indices=indices, values=self.values, num_cols=self.num_cols)
+
     def transpose(self) -> "CSR":
         """The transposed matrix, rows in rising order inside each row; made once and kept."""
         return self.transpose_positions()[0]
