@@ -11,42 +11,21 @@ prediction is the work of all ranks. `sent` must be equal. `memory` is the large
 """
 
 import argparse
-import json
 import os
-import socket
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from epochs import Measured, measure
 
 from gnndist.inspection.network import Network
 from gnndist.inspection.prediction import Inspection, Inspector
 from gnndist.inspection.rates import Rates
-from gnndist.launch import joined, worker_environment
 from gnndist.store import Store
 from gnndist.training.config import TrainConfig
-from gnndist.training.loop import Trainer
 
 TOLERANCE = 0.25
 """how far a predicted epoch may be from the measured one"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """An epoch of real ranks."""
-
-    epoch_s: float
-    cores_s: float
-    wait_s: float
-    reduce_s: float
-    sent: int
-    memory: int
 
 
 def main() -> None:
@@ -60,12 +39,8 @@ def main() -> None:
     parser.add_argument("--norm", default="none")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--measure", action="store_true", help="measure the machine again")
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     models = options.models.split(",")
-    if options.worker is not None:
-        work(options.store, config_of(options, models[0]), options.epochs, options.worker)
-        return
     store = Store.open(options.store)
     print(f"{store.path}: {store.num_vertices:,} vertices, {store.num_edges:,} edges; {machine()}")
     print("          |       epoch, s         |       cores, s         | waiting + reduce, s   |"
@@ -79,7 +54,7 @@ def main() -> None:
         for ranks in map(int, options.ranks.split(",")):
             network = Network(ranks_per_host=ranks)
             predicted = Inspector(store, config, network, rates).at(ranks)
-            measured = measure(options, model, ranks)
+            measured = measure(options.store, config, ranks, options.epochs)
             worst = max(worst, say(model, predicted, measured))
     print(f"largest deviation of an epoch's time: {100 * worst:.0f} %")
     sys.exit(worst > TOLERANCE)
@@ -122,82 +97,6 @@ def say(model: str, predicted: Inspection, measured: Measured) -> float:
         flush=True,
     )
     return abs(epoch.epoch_s / measured.epoch_s - 1)
-
-
-def measure(options: argparse.Namespace, model: str, ranks: int) -> Measured:
-    """Train with real ranks on this machine."""
-    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        out = Path(folder) / "out.json"
-        command = [
-            sys.executable, __file__, str(options.store), "--models", model,
-            *(f"--{name}={getattr(options, name)}"
-              for name in ("layers", "hidden", "dropout", "norm", "epochs")),
-            "--worker", str(out),
-        ]  # fmt: skip
-        job = os.environ | worker_environment(ranks)
-        job |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-        job |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        processes = [
-            subprocess.Popen(command, env=job | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(ranks)
-        ]
-        if sum(process.wait() != 0 for process in processes):
-            raise SystemExit(f"training {model} with {ranks} ranks failed")
-        return Measured(**json.loads(out.read_text()))
-
-
-def work(path: Path, config: TrainConfig, epochs: int, out: Path) -> None:
-    """One rank."""
-    with joined(torch.device("cpu")) as comm:
-        trainer = Trainer.create(Store.open(path), config, comm, torch.device("cpu"))
-        lines: list[dict[str, float]] = []
-        for epoch in range(1, epochs + 1):
-            comm.meter.take()
-            comm.all_reduce(torch.zeros(1))  # together
-            used, start = time.process_time(), time.perf_counter()
-            trainer.step(epoch)
-            reading = comm.meter.take()
-            lines.append(
-                {
-                    "epoch_s": time.perf_counter() - start,
-                    "cores_s": time.process_time() - used,
-                    "wait_s": reading.wait_s,
-                    "reduce_s": reading.reduce_s,
-                    "sent": reading.bytes_sent,
-                }
-            )
-            if epoch == 2:
-                trainer.evaluate()
-        peak = peak_memory()
-        everything: list[tuple[list[dict[str, float]], int]] = comm.all_gather((lines[2:], peak))
-    if comm.rank == 0:
-        out.write_text(json.dumps(summary(everything)))
-
-
-def peak_memory() -> int:
-    """Most resident bytes of this process; getrusage would count its parent's before exec."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-
-def summary(everything: list[tuple[list[dict[str, float]], int]]) -> dict[str, Any]:
-    """Medians over epochs of the slowest rank; of cores and bytes, sums over ranks."""
-
-    def median(name: str, over_ranks: Any) -> float:
-        rounds = zip(*(lines for lines, _ in everything), strict=True)
-        return statistics.median(over_ranks(line[name] for line in one) for one in rounds)
-
-    return {
-        "epoch_s": median("epoch_s", max),
-        "cores_s": median("cores_s", sum),
-        "wait_s": median("wait_s", max),
-        "reduce_s": median("reduce_s", max),
-        "sent": int(median("sent", sum)),
-        "memory": max(peak for _, peak in everything),
-    }
 
 
 def machine() -> str:

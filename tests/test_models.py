@@ -112,7 +112,9 @@ def test_a_step_on_any_number_of_ranks(store: Path, name: str) -> None:
     chosen = config(name)
     state = initial(store, chosen)
     (one,) = run_threads(one_step, 1, store, chosen, state, even_runs(vertices, 1))
-    assert all(float(g.abs().max()) > 0 for g in one["gradients"].values())
+    zero = [name for name, g in one["gradients"].items() if float(g.abs().max()) == 0]
+    # A shift of all layers' scores changes no softmax: rounding may or may not leave a gradient.
+    assert set(zero) <= {"jump.att.bias"}
     for ranks, cut in [
         (2, even_runs),
         (3, empty_in_the_middle),

@@ -32,6 +32,8 @@ def child_main(folder, cells, seed):
 """
 
 WAITING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from gnndist.partitioning import child
 from gnndist.partitioning.problem import silent
 child.run("library", lambda folder: None, what="x", cells=1, seed=1, seconds=1, report=silent)

@@ -61,12 +61,13 @@ class _BiasReluDropout(torch.autograd.Function):
         rows: int | Tensor,
         buffers: BufferPool,
         in_place: bool,
+        overwrite_gradient: bool,
     ) -> Tensor:
         out = bias_relu_dropout(x, bias, p, key, rows, out=x if in_place else buffers.like(x))
         if in_place:
             ctx.mark_dirty(x)
         ctx.mask = (p, key, rows)
-        ctx.buffers = buffers
+        ctx.buffers = None if overwrite_gradient else buffers
         ctx.save_for_backward(out)
         return out
 
@@ -75,16 +76,17 @@ class _BiasReluDropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
         p, key, rows = ctx.mask
+        grad = grad.contiguous()
         grad_x, grad_bias = bias_relu_dropout_backward(
-            grad.contiguous(),
+            grad,
             out,
             p,
             key,
             rows,
             need_bias=ctx.needs_input_grad[1],
-            grad_x=ctx.buffers.like(out),
+            grad_x=grad if ctx.buffers is None else ctx.buffers.like(out),
         )
-        return grad_x, grad_bias, None, None, None, None, None
+        return grad_x, grad_bias, None, None, None, None, None, None
 
 
 class Dropout(nn.Module):
@@ -114,16 +116,31 @@ class Dropout(nn.Module):
         return out
 
     def after_relu(
-        self, rows: Rows, h: Tensor, bias: Tensor | None = None, *, in_place: bool = False
+        self,
+        rows: Rows,
+        h: Tensor,
+        bias: Tensor | None = None,
+        *,
+        in_place: bool = False,
+        overwrite_gradient: bool = False,
     ) -> Tensor:
         """dropout(relu(h + bias)), in one pass over memory; `bias` is [F].
 
         `in_place` is for an h that nothing else reads, not even the backward pass of what made it.
+        `overwrite_gradient` is for a result that one layer alone reads, whose gradient for it is a
+        tensor of its own, as all layers' here are.
         """
         p = self.p if self.training else 0.0
         key = rows.clock.next_key() if p > 0 else 0
         out: Tensor = _BiasReluDropout.apply(
-            h.contiguous(), bias, p, key, rows.column_ids, rows.buffers, in_place
+            h.contiguous(),
+            bias,
+            p,
+            key,
+            rows.column_ids,
+            rows.buffers,
+            in_place,
+            overwrite_gradient,
         )  # type: ignore[no-untyped-call]
         return out
 

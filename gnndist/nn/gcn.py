@@ -59,7 +59,7 @@ class GCNConv(nn.Module):
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         out = self.without_bias(graph, h)
-        return out if self.bias is None else out + self.bias
+        return out if self.bias is None else out.add_(self.bias)  # the sum needs no memory of its own
 
     def without_bias(self, graph: RankGraph, h: Tensor) -> Tensor:
         """Â X W, for whoever adds the bias in one pass with what follows."""

@@ -67,7 +67,7 @@ class SAGEConv(nn.Module):
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         out = self.without_bias(graph, h)
         if self.bias is not None:
-            out = out + self.bias
+            out.add_(self.bias)  # the sum needs no memory of its own
         return F.normalize(out, dim=-1) if self.normalize else out
 
     @property

@@ -137,7 +137,10 @@ class Stack(nn.Module):
         plain = not self.norms and not self.skips
         if plain and self.activation == "relu" and adds_bias_last(conv):
             out = conv.without_bias(views[0], h)
-            return self.dropout.after_relu(rows, out, conv.bias, in_place=True)
+            alone = self.jump is None and isinstance(self.convs[layer + 1], GCNConv | SAGEConv)
+            return self.dropout.after_relu(
+                rows, out, conv.bias, in_place=True, overwrite_gradient=alone
+            )
         out = conv(views[0], h)
         if self.norms:
             out = self.norms[layer](rows, out)
