@@ -18,9 +18,6 @@ from gnndist.exchange import Exchange, Transfer
 from gnndist.kernels import CSR, spmm
 from gnndist.operators import Operators
 
-BLOCK_ROWS = 2048
-"""of a product that replaces its factor: of the widths in use, a block stays in a core's cache"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Direction:
@@ -106,6 +103,8 @@ class Aggregate(torch.autograd.Function):
 class AggregateOfLinear(torch.autograd.Function):
     """Â (H W) + H V: for layers that narrow. The root term H V is optional.
 
+    With `overwrite_gradient` dh may take the memory of g.
+
     | | here | over all ranks |
     |---|---|---|
     | h | [n_in, F_in] | H |
@@ -125,7 +124,9 @@ class AggregateOfLinear(torch.autograd.Function):
         root: Tensor | None,
         operators: Operators,
         buffers: BufferPool,
+        overwrite_gradient: bool,
     ) -> Tensor:
+        ctx.overwrite_gradient = overwrite_gradient
         d, ctx.backward_direction = directions(operators, buffers)
         ctx.row_at = operators.row_at
         ctx.save_for_backward(h, weight, root)
@@ -156,19 +157,19 @@ class AggregateOfLinear(torch.autograd.Function):
         dweight = dz[first:].t() @ h[first:]
         dh: Tensor | None = None
         if ctx.needs_input_grad[0]:
-            # What is left of dz is its product: where that is as wide, it takes dz's place.
-            dh = dz if dz.shape == h.shape else d.buffers.like(h)
-            product(dz[first:], weight, dh[first:])
+            reused = ctx.overwrite_gradient and root is None and grad.shape == h.shape
+            dh = grad if reused else d.buffers.like(h)
+            torch.mm(dz[first:], weight, out=dh[first:])
         placed = None if root is None else at_inputs(grad, ctx.row_at, h)
         droot = None if placed is None else placed.t() @ h
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dz, accumulate=True)
             dweight.addmm_(dz[:first].t(), h[:first])
             if dh is not None:
-                product(dz[:first], weight, dh[:first])
+                torch.mm(dz[:first], weight, out=dh[:first])
         if dh is not None and placed is not None:
             dh.addmm_(placed, root)
-        return dh, dweight, droot, None, None
+        return dh, dweight, droot, None, None, None
 
 
 class LinearOfAggregate(torch.autograd.Function):
@@ -265,17 +266,6 @@ class Linear(torch.autograd.Function):
         dweight = grad.t() @ a if wanted[1] else None
         droot = grad.t() @ h if wanted[3] else None
         return da, dweight, dh, droot, None
-
-
-def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """out = a · b; `out` may be `a`, where b is square: then it is replaced block by block."""
-    if out.data_ptr() != a.data_ptr():
-        return torch.mm(a, b, out=out)
-    block = a.new_empty(min(len(a), BLOCK_ROWS), b.shape[1])
-    for first in range(0, len(a), BLOCK_ROWS):
-        rows = a[first : first + BLOCK_ROWS]
-        rows.copy_(torch.mm(rows, b, out=block[: len(rows)]))
-    return out
 
 
 def root_of_own(h: Tensor, root: Tensor, row_at: Tensor | None, out: Tensor) -> Tensor:

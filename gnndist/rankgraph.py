@@ -262,11 +262,19 @@ class RankGraph:
         return out
 
     def aggregate_linear(
-        self, h: Tensor, weight: Tensor, aggregation: Aggregation, root: Tensor | None = None
+        self,
+        h: Tensor,
+        weight: Tensor,
+        aggregation: Aggregation,
+        root: Tensor | None = None,
+        *,
+        overwrite_gradient: bool = False,
     ) -> Tensor:
         """Â h Wᵀ + own(h) Vᵀ; h [n_in, F_in], weight W and root V [F_out, F_in].
 
         Â(hW) = (Âh)W: aggregate at the narrower width, or not at all where Âh is a constant.
+        `overwrite_gradient` is for a result that one operation alone reads, whose gradient for it
+        is a tensor of its own: the backward pass may then write to it.
         """
         out: Tensor
         if self.is_constant(h):
@@ -274,10 +282,12 @@ class RankGraph:
             a = self.aggregate(h, aggregation)
             out = Linear.apply(a, weight, roots, root, self.buffers)  # type: ignore[no-untyped-call]
             return out
-        narrows = weight.shape[0] <= weight.shape[1] and self.savings.linear_first
-        layer = AggregateOfLinear if narrows else LinearOfAggregate
         operators = self.operators(aggregation, h.dtype)
-        out = layer.apply(h.contiguous(), weight, root, operators, self.buffers)  # type: ignore[no-untyped-call]
+        arguments = (h.contiguous(), weight, root, operators, self.buffers)
+        if weight.shape[0] <= weight.shape[1] and self.savings.linear_first:
+            out = AggregateOfLinear.apply(*arguments, overwrite_gradient)  # type: ignore[no-untyped-call]
+        else:
+            out = LinearOfAggregate.apply(*arguments)  # type: ignore[no-untyped-call]
         return out
 
     def propagate(self, h: Tensor, aggregation: Aggregation, steps: int) -> Tensor:

@@ -57,8 +57,8 @@ class Model(nn.Module):
         # The other ranks have sent their rows of the second layer and wait for ours.
         self._at("forward" if self.training else "evaluate")
 
-    def _first_layer(self, graph: RankGraph, h: Tensor) -> Tensor:
-        out: Tensor = self._first(graph, h)
+    def _first_layer(self, graph: RankGraph, h: Tensor, **options: Any) -> Tensor:
+        out: Tensor = self._first(graph, h, **options)
         broken = self.training and self._mine("forward") and self.fault["kind"] == "nan"
         return out * float("nan") if broken else out
 

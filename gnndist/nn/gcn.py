@@ -59,11 +59,20 @@ class GCNConv(nn.Module):
 
     def forward(self, graph: RankGraph, h: Tensor) -> Tensor:
         out = self.without_bias(graph, h)
-        return out if self.bias is None else out.add_(self.bias)  # the sum needs no memory of its own
+        return (
+            out if self.bias is None else out.add_(self.bias)
+        )  # the sum needs no memory of its own
 
-    def without_bias(self, graph: RankGraph, h: Tensor) -> Tensor:
-        """Â X W, for whoever adds the bias in one pass with what follows."""
-        return graph.aggregate_linear(h, self.lin.weight, self.aggregation)
+    def without_bias(
+        self, graph: RankGraph, h: Tensor, *, overwrite_gradient: bool = False
+    ) -> Tensor:
+        """Â X W, for whoever adds the bias in one pass with what follows.
+
+        `overwrite_gradient`: as in `RankGraph.aggregate_linear`.
+        """
+        return graph.aggregate_linear(
+            h, self.lin.weight, self.aggregation, overwrite_gradient=overwrite_gradient
+        )
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

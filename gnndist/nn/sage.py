@@ -75,12 +75,19 @@ class SAGEConv(nn.Module):
         """[out_channels] b."""
         return self.lin_l.bias
 
-    def without_bias(self, graph: RankGraph, h: Tensor) -> Tensor:
-        """W₁ aggr x_j + W₂ x_i, for whoever adds the bias in one pass with what follows."""
+    def without_bias(
+        self, graph: RankGraph, h: Tensor, *, overwrite_gradient: bool = False
+    ) -> Tensor:
+        """W₁ aggr x_j + W₂ x_i, for whoever adds the bias in one pass with what follows.
+
+        `overwrite_gradient`: as in `RankGraph.aggregate_linear`.
+        """
         root = None if self.lin_r is None else self.lin_r.weight
         if self.aggr != "max":
             aggregation = Aggregation(norm=self.aggr, weighted=False)
-            return graph.aggregate_linear(h, self.lin_l.weight, aggregation, root)
+            return graph.aggregate_linear(
+                h, self.lin_l.weight, aggregation, root, overwrite_gradient=overwrite_gradient
+            )
         out = F.linear(max_of_neighbours(graph, h), self.lin_l.weight)
         return out if root is None else out + F.linear(graph.own(h), root)
 

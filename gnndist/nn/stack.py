@@ -136,7 +136,7 @@ class Stack(nn.Module):
         rows = views[-1].outputs
         plain = not self.norms and not self.skips
         if plain and self.activation == "relu" and adds_bias_last(conv):
-            out = conv.without_bias(views[0], h)
+            out = conv.without_bias(views[0], h, overwrite_gradient=True)
             alone = self.jump is None and isinstance(self.convs[layer + 1], GCNConv | SAGEConv)
             return self.dropout.after_relu(
                 rows, out, conv.bias, in_place=True, overwrite_gradient=alone
