@@ -6,6 +6,7 @@ travel. Rows that are sent come first in a rank's order, so the exchange starts 
 the dense product and the rest of it is done meanwhile; likewise the weight gradient.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from gnndist.buffers import BufferPool
 from gnndist.exchange import Exchange, Transfer
 from gnndist.kernels import CSR, spmm
 from gnndist.operators import Operators
+
+BLOCK_ROWS = 4096
+"""of scattered rows that are copied at a time"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +139,9 @@ class AggregateOfLinear(torch.autograd.Function):
         torch.mm(h[:first], weight.t(), out=z[:first])
         transfer = None if d.alone else d.start(z)
         torch.mm(h[first:], weight.t(), out=z[first:])
-        if root is None:
-            out = d.multiply(d.local, z)
-        else:
-            out = buffers.empty((d.local.num_rows, z.shape[1]), h.dtype, h.device)
-            root_of_own(h, root, ctx.row_at, out)
-            spmm(d.local, z, out=out, accumulate=True)
+        out = d.multiply(d.local, z)
+        if root is not None:
+            add_root(out, h, root, ctx.row_at)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=out, accumulate=True)
         return out
@@ -160,15 +161,14 @@ class AggregateOfLinear(torch.autograd.Function):
             reused = ctx.overwrite_gradient and root is None and grad.shape == h.shape
             dh = grad if reused else d.buffers.like(h)
             torch.mm(dz[first:], weight, out=dh[first:])
-        placed = None if root is None else at_inputs(grad, ctx.row_at, h)
-        droot = None if placed is None else placed.t() @ h
+        droot = None if root is None else root_gradient(grad, h, ctx.row_at)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dz, accumulate=True)
             dweight.addmm_(dz[:first].t(), h[:first])
             if dh is not None:
                 torch.mm(dz[:first], weight, out=dh[:first])
-        if dh is not None and placed is not None:
-            dh.addmm_(placed, root)
+        if dh is not None and root is not None:
+            add_root_input_gradient(dh, grad, root, ctx.row_at)
         return dh, dweight, droot, None, None, None
 
 
@@ -206,7 +206,7 @@ class LinearOfAggregate(torch.autograd.Function):
             spmm(d.receive, transfer.wait(), out=a, accumulate=True)
             torch.mm(a[:first], weight.t(), out=out[:first])
         if root is not None:
-            out.addmm_(own(h, ctx.row_at), root.t())
+            add_root(out, h, root, ctx.row_at)
         ctx.save_for_backward(a, weight, root, None if root is None else h)
         return out
 
@@ -217,7 +217,7 @@ class LinearOfAggregate(torch.autograd.Function):
         a, weight, root, h = ctx.saved_tensors
         grad = grad.contiguous()
         if not ctx.needs_input_grad[0]:
-            droot = None if root is None else grad.t() @ own(h, ctx.row_at)
+            droot = None if root is None else root_gradient(grad, h, ctx.row_at)
             return None, grad.t() @ a, droot, None, None
         da = d.buffers.like(a)
         first = 0 if d.alone else d.num_boundary
@@ -225,10 +225,10 @@ class LinearOfAggregate(torch.autograd.Function):
         transfer = None if d.alone else d.start(da)
         torch.mm(grad[first:], weight, out=da[first:])
         dweight = grad.t() @ a
-        droot = None if root is None else grad.t() @ own(h, ctx.row_at)
+        droot = None if root is None else root_gradient(grad, h, ctx.row_at)
         dh = d.multiply(d.local, da)
         if root is not None:
-            add_own(dh, grad, root, ctx.row_at)
+            add_root_input_gradient(dh, grad, root, ctx.row_at)
         if transfer is not None:
             spmm(d.receive, transfer.wait(), out=dh, accumulate=True)
         return dh, dweight, droot, None, None
@@ -268,28 +268,35 @@ class Linear(torch.autograd.Function):
         return da, dweight, dh, droot, None
 
 
-def root_of_own(h: Tensor, root: Tensor, row_at: Tensor | None, out: Tensor) -> Tensor:
-    """out = own(h) Vᵀ, the rows taken after the product, where they are narrower."""
+def add_root(out: Tensor, h: Tensor, root: Tensor, row_at: Tensor | None) -> None:
+    """out += own(h) Vᵀ, with own(h) the rows of h at `row_at`; None: all, in their order."""
+    for own, at in _blocks(row_at, len(h)):
+        out[own].addmm_(h[at], root.t())
+
+
+def root_gradient(grad: Tensor, h: Tensor, row_at: Tensor | None) -> Tensor:
+    """dV = gᵀ own(h)."""
+    droot = grad.new_zeros(grad.shape[1], h.shape[1])
+    for own, at in _blocks(row_at, len(h)):
+        droot.addmm_(grad[own].t(), h[at])
+    return droot
+
+
+def add_root_input_gradient(dh: Tensor, grad: Tensor, root: Tensor, row_at: Tensor | None) -> None:
+    """own(dh) += g V."""
+    for own, at in _blocks(row_at, len(dh)):
+        if isinstance(at, slice):
+            dh[at].addmm_(grad[own], root)
+        else:
+            dh.index_copy_(0, at, dh[at].addmm_(grad[own], root))
+
+
+def _blocks(row_at: Tensor | None, rows: int) -> Iterator[tuple[slice, slice | Tensor]]:
+    """Output rows, and where they stand among the inputs: few at a time where they are scattered,
+    so that the copy of them stays in a core's cache."""
     if row_at is None:
-        return torch.mm(h, root.t(), out=out)
-    return torch.index_select(h @ root.t(), 0, row_at, out=out)
-
-
-def at_inputs(grad: Tensor, row_at: Tensor | None, h: Tensor) -> Tensor:
-    """The gradient of output rows where they stand among the inputs, zeros elsewhere."""
-    if row_at is None:
-        return grad
-    return grad.new_zeros(len(h), grad.shape[1]).index_copy_(0, row_at, grad)
-
-
-def own(h: Tensor, row_at: Tensor | None) -> Tensor:
-    """The rows of the input that are output vertices; `row_at` None: all, in their order."""
-    return h if row_at is None else h[row_at]
-
-
-def add_own(dh: Tensor, grad: Tensor, root: Tensor, row_at: Tensor | None) -> None:
-    """dh[row_at] += grad · root."""
-    if row_at is None:
-        dh.addmm_(grad, root)
-    else:
-        dh.index_add_(0, row_at, grad @ root)
+        yield slice(0, rows), slice(0, rows)
+        return
+    for first in range(0, len(row_at), BLOCK_ROWS):
+        block = slice(first, min(first + BLOCK_ROWS, len(row_at)))
+        yield block, row_at[block]
