@@ -13,7 +13,6 @@ from graphs import awkward
 from gnndist.cli import cli
 from gnndist.graph import Graph
 from gnndist.inspection.advice import warnings
-from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.network import Network
 from gnndist.inspection.prediction import Inspection, Inspector, imbalance
 from gnndist.inspection.rates import Rates
@@ -183,7 +182,7 @@ def test_advice_on_balance(tmp_path: Path) -> None:
     found = at(store, 2, hidden=512)
     assert imbalance(found.owned) > 1.3
     (line,) = [line for line in warnings(store, found) if line.startswith("work")]
-    fitted = vertex_work(found)
+    fitted = found.vertex_work
     assert fitted is not None
     assert f"--vertex-work {fitted:.0f}" in line
     again = write_store(
@@ -196,8 +195,8 @@ def test_advice_on_balance(tmp_path: Path) -> None:
 
 def test_a_vertex_costs_more_in_wide_layers(store: Store) -> None:
     widths = [
-        vertex_work(Inspector(store, TrainConfig(hidden=hidden), Network(), FixedRates()).at(2))
-        for hidden in (8, 64)
+        Inspector(store, TrainConfig(hidden=hidden), Network(), FixedRates()).at(2).vertex_work
+        for hidden in (8, 512)
     ]
     assert None not in widths
     assert widths[1] > 4 * widths[0]

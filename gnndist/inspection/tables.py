@@ -7,7 +7,6 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.inspection.simulate import KINDS
 from gnndist.units import duration, size
@@ -39,7 +38,7 @@ def _table(found: Sequence[Inspection], base: Inspection) -> Table:
             table.add_row(name, *(model_figure(each) for each in figures))
         first = 0.0 if base.model is None else base.model.epoch.epoch_s
         table.add_row("speed-up", *(f"{first / each.epoch.epoch_s:.2f}" for each in figures))
-        weights = [vertex_work(one) for one in found]
+        weights = [one.vertex_work for one in found]
         table.add_row("a vertex costs, in edges", *(f"{w:.0f}" if w else "–" for w in weights))
     return table
 
@@ -132,7 +131,7 @@ def as_data(found: Inspection, warnings: Sequence[str]) -> dict[str, Any]:
     )
     if found.model is not None:
         data["epoch"] = _epoch(found.model)
-        data["vertex_work"] = vertex_work(found)
+        data["vertex_work"] = found.vertex_work
     return data
 
 
