@@ -83,15 +83,18 @@ def _columns(found: Inspection, measured: Measured) -> dict[str, tuple[Any, Any]
 def comparison_table(found: Inspection, measured: Measured) -> Table:
     """Predicted / measured, a row a rank: of many, those with most work."""
     columns = _columns(found, measured)
+    shown = dict(columns)
+    if "cores" in shown:
+        del shown["work"]  # by the clock, which other programs on the machine slow down
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", no_wrap=True)
-    for name in columns:
+    for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
         table.add_column("measured", justify="right", no_wrap=True)
     order = np.argsort(-measured.work_s, kind="stable")[:MOST_RANKS]
     for rank in np.sort(order):
         cells = []
-        for name, (predicted, seen) in columns.items():
+        for name, (predicted, seen) in shown.items():
             form = size if name in ("sent", "memory") else duration
             cells += [form(float(predicted[rank])), form(float(seen[rank]))]
         table.add_row(f"{rank:,}", *cells)
