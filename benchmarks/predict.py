@@ -77,14 +77,7 @@ def say(model: str, predicted: Inspection, measured: Measured) -> float:
     assert figures is not None
     epoch = figures.epoch
     blocked = float((epoch.wait_s + epoch.reduce_s).max())
-    # Processor time: what _Sharing adds where ranks outnumber cores is waiting for a core.
-    crowd = max(predicted.ranks / Rates().cores, 1.0)
-    threads = max(Rates().cores // predicted.ranks, 1)
-    cores = sum(
-        float(part.sum()) * (1 if kind in ("transport", "overhead") else threads)
-        for kind, part in epoch.work_s.items()
-    )
-    cores /= crowd
+    cores = float(epoch.core_s.sum())
     memory = int(figures.memory.rank.max())
     same = "equal" if int(figures.sent.sum()) == measured.sent else f"NOT {measured.sent:,}"
     print(

@@ -43,6 +43,11 @@ CONTENT: Sequence[tuple[str, Sequence[str], str]] = (
         ("partition", "Cells"),
         "Graphs to cells. `write_store` calls it; few programs need it themselves.",
     ),
+    (
+        "gnndist.inspection.measured_work",
+        ("measure_work",),
+        "What `gnndist partition --vertex-work measured` calls.",
+    ),
     ("gnndist.store", ("write_store", "Store", "Manifest"), "The partitioned graph on disk."),
     (
         "gnndist.nn",

@@ -86,6 +86,17 @@ class Graph:
     def num_features(self) -> int:
         return 0 if self.features is None else int(self.features.shape[1])
 
+    @property
+    def weighted(self) -> bool:
+        return self.edge_weight is not None
+
+    def entries(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the edges into some vertices lie: (indptr, positions in `indices`)."""
+        first = np.asarray(self.indptr[ids])
+        length = np.asarray(self.indptr[ids + 1]) - first
+        indptr = np.concatenate([[0], np.cumsum(length)])
+        return indptr, np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], length)
+
     def with_(self, **changes: Any) -> "Graph":
         """A copy with some fields replaced."""
         return replace(self, **changes)

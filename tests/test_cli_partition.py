@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixed_rates import FixedRates
 
 from gnndist.cli import main
+from gnndist.inspection.rates import Rates
 from gnndist.store import Store
 
 
@@ -78,6 +80,29 @@ def test_your_own_assignment(
     assert np.array_equal(own[store.original_ids(0, 30)], np.sort(own))
 
 
+@pytest.mark.parametrize("how", [["--method", "random"], ["--method", "ldg"], []])
+def test_the_work_of_a_vertex_is_measured_told_and_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    archive: Path,
+    tmp_path: Path,
+    how: list[object],
+) -> None:
+    monkeypatch.setattr(Rates, "of_this_machine", classmethod(lambda cls: FixedRates()))
+    np.save(tmp_path / "own.npy", np.arange(30) % 3)
+    how = how or ["--assignment", tmp_path / "own.npy"]
+    measured = ["--vertex-work", "measured", "--hidden", 256, "--layers", 3]
+    assert run(monkeypatch, archive, "--out", tmp_path / "a", *how, *measured) == 0
+    manifest = Store.open(tmp_path / "a").manifest
+    work = manifest.partitioning["vertex_work"]
+    assert isinstance(work, int)
+    assert work > 1
+    said = capsys.readouterr().out
+    assert f"a vertex costs as much as {work:,} edges on this machine (gcn, 3 layers" in said
+    assert run(monkeypatch, archive, "--out", tmp_path / "b", *how, "--vertex-work", work) == 0
+    assert Store.open(tmp_path / "b").fingerprint == manifest.fingerprint
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -87,6 +112,13 @@ def test_your_own_assignment(
         (["--seed", "-3"], "seed -3"),
         (["--split", "odd"], "odd"),
         (["--assignment", "nowhere.npy"], "nowhere.npy"),
+        (["--vertex-work", "-1"], "vertex work -1: allowed is 0 or more"),
+        (["--vertex-work", "many"], "'many': allowed are numbers of edges from 0, and measured"),
+        (["--hidden", "8"], "--hidden needs --vertex-work measured"),
+        (["--config", "x.toml", "--vertex-work", "2"], "--config needs --vertex-work measured"),
+        (["--vertex-work", "measured", "--hidden", "0"], "hidden"),
+        (["--vertex-work", "measured", "--model", "magic"], "magic"),
+        (["--vertex-work", "measured", "--config", "nowhere.toml"], "nowhere.toml"),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -13,12 +13,12 @@ from graphs import awkward
 from gnndist.cli import cli
 from gnndist.graph import Graph
 from gnndist.inspection.advice import warnings
-from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.network import Network
 from gnndist.inspection.prediction import Inspection, Inspector, imbalance
 from gnndist.inspection.rates import Rates
 from gnndist.store import Store, write_store
 from gnndist.training.config import TrainConfig
+from gnndist.training.rundir import RunDir
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +73,8 @@ def test_json_holds_every_figure(store: Store) -> None:
     blocked = np.array(epoch["wait_s"]) + np.array(epoch["reduce_s"])
     work = np.sum(list(epoch["work_s"].values()), axis=0)
     assert (work + blocked).tolist() == pytest.approx([epoch["epoch_s"]] * 3)
+    assert max(epoch["core_s"]) <= 2 * work.max()  # a rank a host, of two cores
+    assert min(epoch["core_s"]) >= work.min()
     memory = epoch["memory"]
     assert memory["host"] == memory["rank"]
     parts = np.array(memory["tensors"]) + memory["buffers"] + memory["graph"] + memory["process"]
@@ -87,6 +89,12 @@ def test_tables_name_every_rank_count(store: Store) -> None:
     for name in ("halo", "messages (covered)", "memory, largest rank", "time of an epoch", "sent"):
         assert name in result.stdout
     assert "5 ranks each" in result.stdout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    by_rank = lines[lines.index(["work", "of", "rank", "of", "2", "of", "3", "of", "5"]) :]
+    rows = [line for line in by_rank if line and line[0].isdigit()]
+    assert [(row[0], len(row)) for row in rows[:5]] == [
+        *(("0", 7), ("1", 7), ("2", 5), ("3", 3), ("4", 3)),
+    ]
     assert "without cover" in result.stdout
 
 
@@ -183,7 +191,7 @@ def test_advice_on_balance(tmp_path: Path) -> None:
     found = at(store, 2, hidden=512)
     assert imbalance(found.owned) > 1.3
     (line,) = [line for line in warnings(store, found) if line.startswith("work")]
-    fitted = vertex_work(found)
+    fitted = found.vertex_work
     assert fitted is not None
     assert f"--vertex-work {fitted:.0f}" in line
     again = write_store(
@@ -196,11 +204,39 @@ def test_advice_on_balance(tmp_path: Path) -> None:
 
 def test_a_vertex_costs_more_in_wide_layers(store: Store) -> None:
     widths = [
-        vertex_work(Inspector(store, TrainConfig(hidden=hidden), Network(), FixedRates()).at(2))
-        for hidden in (8, 64)
+        Inspector(store, TrainConfig(hidden=hidden), Network(), FixedRates()).at(2).vertex_work
+        for hidden in (8, 512)
     ]
     assert None not in widths
     assert widths[1] > 4 * widths[0]
+
+
+def keep_ranks(run: RunDir, **figures: list[float]) -> None:
+    """A run's figures by rank, made up."""
+    common = {"compute_s": 1.0, "wait_s": 0.0, "reduce_s": 0.0, "epoch_s": 1.0}
+    common |= {"peak_memory_bytes": 1e8}
+    each = [
+        dict(zip(figures, values, strict=True)) for values in zip(*figures.values(), strict=True)
+    ]
+    run.write_ranks([common | {"bytes_to": [0, 0, 0], "host": "here"} | one for one in each])
+
+
+def test_each_ranks_processor_time_beside_its_prediction(store: Store, tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run")
+    run.write_config(TrainConfig(hidden=8), store, 3)
+    keep_ranks(run, cpu_s=[1.0, 2.0, 3.0], compute_s=[4.0, 4.0, 4.0])
+    cores = data(store.path, "--run", run.path)["comparison"]["cores"]
+    assert cores["measured"] == [1.0, 2.0, 3.0]
+    assert (
+        cores["predicted"]
+        == data(store.path, "--ranks", 3, "--ranks-per-host", 0, "--hidden", 8)["inspections"][0][
+            "epoch"
+        ]["core_s"]
+    )
+    said = inspect(store.path, "--run", run.path).stdout
+    assert "and 1.50, work" in said
+    keep_ranks(run, compute_s=[4.0, 4.0, 4.0])  # as runs of before kept them
+    assert "cores" not in data(store.path, "--run", run.path)["comparison"]
 
 
 @pytest.mark.slow
@@ -216,6 +252,7 @@ def test_a_run_beside_its_prediction(store: Store, tmp_path: Path) -> None:
     comparison = found["comparison"]
     assert comparison["sent"] == {"predicted": [0.0], "measured": [0.0]}
     assert comparison["epoch_s"]["measured"] > 0
+    assert comparison["cores"]["measured"][0] > 0
     assert comparison["memory"]["measured"][0] > 50e6
     said = inspect(store.path, "--run", run)
     assert "measured" in said.stdout

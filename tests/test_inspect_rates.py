@@ -10,7 +10,7 @@ from graphs import awkward
 
 from gnndist.inspection import rates as module
 from gnndist.inspection.edge_kernels import UNKNOWN, relative_cost
-from gnndist.inspection.locality import Locality
+from gnndist.inspection.locality import Locality, pieces_of_store
 from gnndist.inspection.rates import Rates
 from gnndist.store import write_store
 
@@ -68,11 +68,12 @@ def test_streams_are_interpolated_between_sizes() -> None:
 def test_the_store_itself_is_measured(tmp_path: Path) -> None:
     store = write_store(awkward(vertices=200), tmp_path / "store", cells=4)
     rates = Rates(cores=1)
-    locality = Locality(store, rates)
+    (piece,) = pieces_of_store(store)
+    locality = Locality([piece], rates)
     (seconds,) = locality.entry(16, np.array([100.0]))
     assert 0 < seconds < 1e-3
     keys = [key for key in rates.values if key.startswith("sparse")]
-    assert keys == [f"sparse {store.fingerprint} 200 16"]
+    assert keys == [f"sparse {piece.key} 16"]
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,16 @@ def test_a_meter_that_is_read_starts_again() -> None:
 
 def test_the_first_epoch_counts_only_while_alone() -> None:
     tally = Tally()
-    tally.add(9.0, reading({1: 100}, wait_s=1.0, reduce_s=2.0))
+    tally.add(9.0, 8.0, reading({1: 100}, wait_s=1.0, reduce_s=2.0))
     assert tally.figures(2)["compute_s"] == 6.0
     assert tally.figures(2)["bytes_to"] == [0, 100]
-    tally.add(3.0, reading({1: 10}, wait_s=0.5, reduce_s=0.5))
-    tally.add(5.0, reading({1: 20, 2: 4}, wait_s=1.5, reduce_s=0.5))
+    tally.add(3.0, 2.0, reading({1: 10}, wait_s=0.5, reduce_s=0.5))
+    tally.add(5.0, 3.0, reading({1: 20, 2: 4}, wait_s=1.5, reduce_s=0.5))
     found = tally.figures(3)
     assert found["epochs"] == 2
     assert (found["epoch_s"], found["wait_s"], found["reduce_s"]) == (4.0, 1.0, 0.5)
     assert found["epoch_s"] == found["compute_s"] + found["wait_s"] + found["reduce_s"]
+    assert found["cpu_s"] == 2.5
     assert found["bytes_to"] == [0, 15, 2]
     assert found["messages_sent"] == 1.5
 
@@ -84,6 +85,7 @@ def test_every_rank_is_kept(run: RunDir) -> None:
     assert sum(rank["edges"] for rank in ranks) == awkward().num_edges
     assert sum(rank["halo"] for rank in ranks) == run.result()["halo"]
     assert all(rank["epochs"] == 3 for rank in ranks)
+    assert all(rank["cpu_s"] > 0 for rank in ranks)
     assert all(rank["evaluations"] == 4 for rank in ranks)
     assert all(rank["bytes_to"][rank["rank"]] == 0 for rank in ranks)
     # An epoch's bytes are the same from epoch to epoch, so the means add up to the last line's.

@@ -3,29 +3,19 @@
 Most exactness tests need no processes; this stands in for torch.distributed.
 """
 
-import ast
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 
 from gnndist.comm import Comm, Meter, SingleComm
+from gnndist.inspection.threads import parsing_alone
 
 TIMEOUT_S = 60
-_PARSING = threading.RLock()
-_parse = ast.parse
-
-
-def _parse_alone(*args: Any, **options: Any) -> Any:
-    """``ast.parse``, as NumPy reads an array's header, for one thread at a time: before CPython
-    3.11.8 two at once may end in a SystemError (python/cpython#106905)."""
-    with _PARSING:
-        return _parse(*args, **options)
 
 
 class _World:
@@ -99,7 +89,7 @@ def run_threads(work: Callable[..., Any], world: int, *args: Any) -> list[Any]:
                 shared.mail[index, peer].put(None)
             raise
 
-    with mock.patch.object(ast, "parse", _parse_alone), ThreadPoolExecutor(world) as pool:
+    with parsing_alone(), ThreadPoolExecutor(world) as pool:
         futures = [pool.submit(rank, index) for index in range(world)]
     errors = [e for f in futures if (e := f.exception()) is not None]
     # A rank that failed breaks the others' barrier: raise the cause, not the consequence.

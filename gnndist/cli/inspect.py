@@ -67,7 +67,7 @@ def command(
     from gnndist.inspection.plot import draw, need_matplotlib
     from gnndist.inspection.prediction import Inspector
     from gnndist.inspection.rates import Rates
-    from gnndist.inspection.tables import as_data, tables
+    from gnndist.inspection.tables import as_data, tables, work_table
     from gnndist.store import Store
     from gnndist.training.config_files import combined
     from gnndist.training.rundir import RunDir
@@ -112,6 +112,9 @@ def command(
     else:
         for table in tables(found, console.width):
             console.print(table)
+        by_rank = work_table(found)
+        if by_rank is not None and measured is None:
+            console.print(by_rank)
         for one, lines in zip(found, advice, strict=True):
             for line in lines:
                 ranks_of = "rank" if one.ranks == 1 else "ranks"

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from gnndist.cli.partition_output import ProgressLine, say, say_estimate, say_graph, say_store
+from gnndist.cli.vertex_work import vertex_work_options, work_choice
 from gnndist.partitioning import METHODS
 
-FOR_STORE = ("cells", "method", "assignment", "vertex_work", "scratch")
-NOT_FOR_LOAD = ("cells", "method", "assignment", "vertex_work")
+FOR_STORE = ("cells", "method", "assignment", "scratch")
+NOT_FOR_LOAD = ("cells", "method", "assignment")
 PATH = click.Path(path_type=Path)
 METHOD_HELP = f"{', '.join(METHODS)}  [metis]"
 ID_HELP = "integer or string ids in an edge list  [look]"
@@ -25,7 +26,7 @@ ID_HELP = "integer or string ids in an edge list  [look]"
 @click.option("--method", type=click.Choice(list(METHODS)), metavar="METHOD", help=METHOD_HELP)
 @click.option("--cells", type=int, metavar="N", help="[from the graph's size, at most 256]")
 @click.option("--seed", type=int, default=0, help="of partition and synthetic graph  [0]")
-@click.option("--vertex-work", type=int, metavar="N", help="of a vertex, in edges  [1]")
+@vertex_work_options
 @click.option("--assignment", type=PATH, metavar="FILE", help="your own cell by vertex, .npy")
 @click.option("--symmetrize/--directed", default=None, help="add every edge's reverse, or not")
 @click.option("--split", metavar="HOW", help="random | per-class:N, instead of the data's")
@@ -53,6 +54,7 @@ def command(out: Path, overwrite: bool, seed: int, dataset: str, **options: Any)
 
     start = time.monotonic()
     check_output(out, overwrite)
+    work = work_choice(options)
     given = {name: value for name, value in options.items() if value is not None}
     for_load = {name: value for name, value in given.items() if name not in NOT_FOR_LOAD}
     for_store = {name: value for name, value in given.items() if name in FOR_STORE}
@@ -62,6 +64,8 @@ def command(out: Path, overwrite: bool, seed: int, dataset: str, **options: Any)
     say_graph(graph)
     if "assignment" not in for_store:
         say_estimate(graph, options["method"], options["cells"])
+    order = {name: for_store[name] for name in ("method", "assignment") if name in for_store}
+    for_store |= work.of(graph, seed=seed, **order)
     with ProgressLine() as progress:
         store = write_store(
             graph, out, seed=seed, overwrite=overwrite, progress=progress, **for_store

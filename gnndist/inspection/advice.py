@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.memory import machine_memory
 from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.store import Store
@@ -64,7 +63,7 @@ def _balance(store: Store, found: Inspection) -> Iterator[str]:
 
 def _weights(store: Store, found: Inspection) -> str:
     """Where another weight of vertices would balance the work better."""
-    fitted = vertex_work(found)
+    fitted = found.vertex_work
     used = int(store.manifest.partitioning["vertex_work"])
     if fitted is None or imbalance(found.owned) < MOST_IMBALANCE or fitted < 2 * max(used, 1):
         return ""

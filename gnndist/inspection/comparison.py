@@ -11,12 +11,10 @@ from rich import box
 from rich.table import Table
 
 from gnndist.errors import RunError
-from gnndist.inspection.prediction import Inspection
+from gnndist.inspection.prediction import Inspection, imbalance
+from gnndist.inspection.tables import MOST_RANKS
 from gnndist.training.rundir import RANKS, RunDir
 from gnndist.units import duration, size
-
-MOST_ROWS = 16
-"""ranks that a table lists; of more, those with most work"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +24,8 @@ class Measured:
     epoch_s: NDArray[np.float64]
     work_s: NDArray[np.float64]
     """of an epoch, not blocked"""
+    core_s: NDArray[np.float64] | None
+    """of processors, in an epoch; None in a run of before they were kept"""
     blocked_s: NDArray[np.float64]
     """waiting for messages, and in all-reduces"""
     sent: NDArray[np.float64]
@@ -58,6 +58,7 @@ def read_measured(run: RunDir) -> Measured:
     return Measured(
         epoch_s=figures("epoch_s"),
         work_s=figures("compute_s"),
+        core_s=figures("cpu_s") if all("cpu_s" in rank for rank in ranks) else None,
         blocked_s=figures("wait_s") + figures("reduce_s"),
         sent=np.array([sum(rank["bytes_to"]) for rank in ranks], np.float64),
         memory=figures("peak_memory_bytes"),
@@ -70,7 +71,8 @@ def _columns(found: Inspection, measured: Measured) -> dict[str, tuple[Any, Any]
     figures = found.model
     assert figures is not None
     epoch = figures.epoch
-    return {
+    cores = {} if measured.core_s is None else {"cores": (epoch.core_s, measured.core_s)}
+    return cores | {
         "work": (epoch.busy_s, measured.work_s),
         "blocked": (epoch.wait_s + epoch.reduce_s, measured.blocked_s),
         "sent": (figures.sent.sum(axis=1).astype(float), measured.sent),
@@ -79,17 +81,20 @@ def _columns(found: Inspection, measured: Measured) -> dict[str, tuple[Any, Any]
 
 
 def comparison_table(found: Inspection, measured: Measured) -> Table:
-    """Predicted / measured, a row a rank; the last is the epoch of all."""
+    """Predicted / measured, a row a rank: of many, those with most work."""
     columns = _columns(found, measured)
+    shown = dict(columns)
+    if "cores" in shown:
+        del shown["work"]  # by the clock, which other programs on the machine slow down
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", no_wrap=True)
-    for name in columns:
+    for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
         table.add_column("measured", justify="right", no_wrap=True)
-    order = np.argsort(-measured.work_s, kind="stable")[:MOST_ROWS]
+    order = np.argsort(-measured.work_s, kind="stable")[:MOST_RANKS]
     for rank in np.sort(order):
         cells = []
-        for name, (predicted, seen) in columns.items():
+        for name, (predicted, seen) in shown.items():
             form = size if name in ("sent", "memory") else duration
             cells += [form(float(predicted[rank])), form(float(seen[rank]))]
         table.add_row(f"{rank:,}", *cells)
@@ -97,9 +102,12 @@ def comparison_table(found: Inspection, measured: Measured) -> Table:
     predicted_s, measured_s = found.model.epoch.epoch_s, float(measured.epoch_s.max())
     table.caption = (
         f"epoch: predicted {duration(predicted_s)}, measured {duration(measured_s)}, "
-        f"÷ {predicted_s / measured_s:.2f}; busiest rank's work ÷ mean: predicted "
-        f"{found.imbalances()['work']:.2f}, measured "
-        f"{measured.work_s.max() / measured.work_s.mean():.2f}"
+        f"÷ {predicted_s / measured_s:.2f}; busiest rank ÷ mean, predicted and measured: "
+        + ", ".join(
+            f"{name} {imbalance(columns[name][0]):.2f} and {imbalance(columns[name][1]):.2f}"
+            for name in ("cores", "work")
+            if name in columns
+        )
     )
     table.caption_justify = "left"
     return table

@@ -16,20 +16,12 @@ Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
-    """Measured rates put together for one model on one store."""
+class WorkCosts:
+    """Measured rates of computation, put together for one model on one graph."""
 
     rates: Rates
     locality: Locality
-    wire: Wire
     dtype: torch.dtype
-    overhead_s: float
-    """seconds of a whole step on next to no vertices: Python, dispatch, the optimiser"""
-
-    @property
-    def cores(self) -> int:
-        """of a host"""
-        return self.rates.cores
 
     def of(
         self, op: Product | Gather | Stream, sizes: RankSizes, crowd: Seconds
@@ -44,15 +36,6 @@ class Costs:
         if isinstance(op, Gather):
             return "sparse", self._gather(op, sizes, crowd)
         return "elementwise", self._stream(op, sizes, crowd)
-
-    def transport(self, pairs: NDArray[np.int64], message_bytes: int) -> Seconds:
-        """[ranks] seconds of an exchange's own work, sending and receiving."""
-        messages = (pairs > 0).sum(axis=0) + (pairs > 0).sum(axis=1)
-        moved = (pairs.sum(axis=0) + pairs.sum(axis=1)) * message_bytes
-        calls: Seconds = self.wire.core_s_per_message * np.maximum(messages - 2.0, 0.0)
-        calls += np.where(messages > 0, self.wire.core_s_per_exchange, 0.0)
-        calls += self.wire.core_s_per_byte * moved
-        return calls
 
     def _product(self, op: Product, sizes: RankSizes) -> Seconds:
         if op.rows is None:
@@ -77,6 +60,29 @@ class Costs:
         traffic = total({**op.traffic, None: 0.0}, sizes)
         arrays = 2 if op.fused else 3
         return traffic * self.rates.stream(traffic * crowd / arrays, fused=op.fused)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs(WorkCosts):
+    """And of what ranks do besides."""
+
+    wire: Wire
+    overhead_s: float
+    """seconds of a whole step on next to no vertices: Python, dispatch, the optimiser"""
+
+    @property
+    def cores(self) -> int:
+        """of a host"""
+        return self.rates.cores
+
+    def transport(self, pairs: NDArray[np.int64], message_bytes: int) -> Seconds:
+        """[ranks] seconds of an exchange's own work, sending and receiving."""
+        messages = (pairs > 0).sum(axis=0) + (pairs > 0).sum(axis=1)
+        moved = (pairs.sum(axis=0) + pairs.sum(axis=1)) * message_bytes
+        calls: Seconds = self.wire.core_s_per_message * np.maximum(messages - 2.0, 0.0)
+        calls += np.where(messages > 0, self.wire.core_s_per_exchange, 0.0)
+        calls += self.wire.core_s_per_byte * moved
+        return calls
 
 
 def _size(size: Size | None, sizes: RankSizes) -> NDArray[np.float64]:

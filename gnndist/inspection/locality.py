@@ -1,11 +1,14 @@
-"""How fast a store's own rows are gathered: sparse products measured on pieces of it."""
+"""How fast a graph's own rows are gathered: sparse products measured on pieces of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import xxhash
+from numpy.typing import NDArray
 
+from gnndist.graph import Array
 from gnndist.inspection.rates import Rates, Sizes
 from gnndist.kernels import CSR
 from gnndist.store import Store
@@ -17,23 +20,39 @@ MOST_EDGES = 4_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """The edges within a run of consecutive vertices."""
+    """The edges among some vertices, which lie in the order of a partition."""
 
     rows: int
     matrix: CSR
+    key: str
+    """a name for its edges"""
+
+    @classmethod
+    def of(cls, indptr: NDArray[np.int64], sources: Array) -> "Piece":
+        """From CSR by destination: [rows + 1], and [edges] positions within the piece."""
+        columns = sources.astype(np.int32)
+        content = xxhash.xxh3_64(indptr.tobytes())
+        content.update(columns.tobytes())
+        rows = len(indptr) - 1
+        matrix = CSR(
+            indptr=torch.from_numpy(indptr.astype(np.int64)),
+            indices=torch.from_numpy(columns),
+            values=torch.rand(len(columns)),
+            num_cols=rows,
+        )
+        return cls(rows=rows, matrix=matrix, key=content.hexdigest())
 
 
 class Locality:
     """Seconds of one core to gather, by width of the features and size of the table.
 
     A partition puts neighbours near each other in memory; how near, and so how often a row that is
-    gathered is in a cache already, is measured on the store itself.
+    gathered is in a cache already, is measured on pieces of the graph itself, of ascending size.
     """
 
-    def __init__(self, store: Store, rates: Rates) -> None:
+    def __init__(self, pieces: Sequence[Piece], rates: Rates) -> None:
         self._rates = rates
-        self._fingerprint = store.fingerprint
-        self._pieces = _pieces(store)
+        self._pieces = pieces
 
     def entry(self, width: int, table_rows: Sizes) -> Sizes:
         """Seconds for an entry of a sparse product on tables of so many float32 rows."""
@@ -46,14 +65,15 @@ class Locality:
         return 4 * width * float(self._rates.stream(np.array(2.0**20), fused=True))
 
     def _entry(self, piece: Piece, width: int) -> float:
-        key = f"sparse {self._fingerprint} {piece.rows} {width}"
+        key = f"sparse {piece.key} {width}"
         seconds = self._rates.sparse(key, piece.matrix, width)
         entries = max(piece.matrix.nnz, 1)
         # The rows' own share is taken off, but most of a gather is entries.
         return max(seconds - piece.rows * self.row(width), 0.3 * seconds) / entries
 
 
-def _pieces(store: Store) -> Sequence[Piece]:
+def pieces_of_store(store: Store) -> Sequence[Piece]:
+    """Runs of consecutive vertices of a store."""
     vertices = store.num_vertices
     degree = max(store.num_edges / vertices, 1.0)
     most = min(vertices, int(MOST_EDGES / degree))
@@ -69,13 +89,4 @@ def _piece(store: Store, rows: int) -> Piece:
     indptr, indices, _ = store.edges(start, start + rows)
     inside = (indices >= start) & (indices < start + rows)
     kept = np.concatenate([[0], np.cumsum(inside)])[indptr]
-    columns = torch.from_numpy((indices[inside] - start).astype(np.int32))
-    return Piece(
-        rows=rows,
-        matrix=CSR(
-            indptr=torch.from_numpy(kept.astype(np.int64)),
-            indices=columns,
-            values=torch.rand(len(columns)),
-            num_cols=rows,
-        ),
-    )
+    return Piece.of(kept, indices[inside] - start)

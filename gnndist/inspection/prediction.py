@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from gnndist.errors import ConfigError
+from gnndist.inspection.balance import WorkFit, fit_work
 from gnndist.inspection.costs import Costs
 from gnndist.inspection.counts import Counts
-from gnndist.inspection.locality import Locality
+from gnndist.inspection.locality import Locality, pieces_of_store
 from gnndist.inspection.memory import Memory, memory_of
 from gnndist.inspection.network import Network
 from gnndist.inspection.operations import RankSizes, StepTrace
@@ -29,6 +30,7 @@ class ModelFigures:
     """What a model's training would cost; [ranks] or [ranks, ranks]."""
 
     epoch: Epoch
+    work: WorkFit
     memory: Memory
     network: Network
     sent: Counts
@@ -77,6 +79,11 @@ class Inspection:
             return sent
         return self.sizes.whole.cover.sent
 
+    @property
+    def vertex_work(self) -> float | None:
+        """Work of a vertex in units of an edge's; None without a model, or without edges."""
+        return None if self.model is None else self.model.work.ratio
+
     def imbalances(self) -> dict[str, float]:
         """Most loaded rank ÷ the mean."""
         found = {"edges": imbalance(self.edges), "train": imbalance(self.train)}
@@ -107,7 +114,7 @@ class Inspector:
             rates = Rates.of_this_machine() if rates is None else rates
             self.costs = Costs(
                 rates=rates,
-                locality=Locality(store, rates),
+                locality=Locality(pieces_of_store(store), rates),
                 wire=measured_wire(rates),
                 dtype=getattr(torch, config.dtype),
                 overhead_s=step_overhead(store.manifest, config),
@@ -140,6 +147,7 @@ class Inspector:
             return None
         return ModelFigures(
             epoch=simulate(self.trace, sizes, self.costs, self.network),
+            work=fit_work(self.trace, self.costs, sizes),
             memory=memory_of(self.trace, sizes, self.costs.wire.process_bytes),
             network=self.network,
             sent=self.trace.bytes_sent(sizes),

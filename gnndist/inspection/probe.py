@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 from unittest.mock import patch
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 
 from gnndist import buffers
 from gnndist.comm import Comm, SingleComm
-from gnndist.graph import Graph
+from gnndist.graph import Graph, Task
 from gnndist.inspection.chunks import active_rows
 from gnndist.inspection.counts import Counts, count_views
 from gnndist.inspection.held import held_arrays
@@ -28,7 +29,6 @@ from gnndist.inspection.threads import run_threads
 from gnndist.plan import RankPlan
 from gnndist.rankgraph import RankGraph
 from gnndist.store import Store, write_store
-from gnndist.store.manifest import Manifest
 from gnndist.training.config import TrainConfig
 from gnndist.training.loop import Trainer
 
@@ -39,31 +39,44 @@ ATTEMPTS = 16
 """graphs tried for one whose plan's sizes all differ"""
 
 
-def trace_step(manifest: Manifest, config: TrainConfig) -> StepTrace:
-    """Record the steady training step of a model on data like a store's.
+class Data(Protocol):
+    """What shapes a model besides its options: a store's manifest, or a `Graph`, says it."""
+
+    @property
+    def num_features(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def task(self) -> Task: ...
+    @property
+    def weighted(self) -> bool: ...
+
+
+def trace_step(data: Data, config: TrainConfig) -> StepTrace:
+    """Record the steady training step of a model on a small graph with such data.
 
     Buffers are used again however small they are, as they will be on a large graph.
 
     Parameters
     ----------
-    manifest:
-        of the store: feature width, classes, task, weights.
+    data:
+        feature width, classes, task, whether edges have weights.
     config:
         the model and everything else that shapes a step.
     """
     every_buffer = patch.object(buffers, "SMALLEST", 1)
     with tempfile.TemporaryDirectory() as folder, _one_thread(), every_buffer:
-        store, runs = _small_store(manifest, Path(folder), config)
+        store, runs = _small_store(data, Path(folder), config)
         traces = run_threads(lambda comm: _steps(comm, store, runs, config), 2)
     trace = traces[0]
     assert trace is not None
     return trace
 
 
-def step_overhead(manifest: Manifest, config: TrainConfig) -> float:
+def step_overhead(data: Data, config: TrainConfig) -> float:
     """Seconds of a step on next to no vertices, of one rank alone on one thread."""
     with tempfile.TemporaryDirectory() as folder, _one_thread():
-        graph = _graph(manifest, np.random.default_rng(0), half=24, depth=1)
+        graph = _graph(data, np.random.default_rng(0), half=24, depth=1)
         store = write_store(graph, Path(folder) / "store", method="natural", cells=1)
         trainer = Trainer.create(store, config, SingleComm(), torch.device("cpu"))
         seconds = []
@@ -146,18 +159,18 @@ def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
     return sizes
 
 
-def _small_store(manifest: Manifest, folder: Path, config: TrainConfig) -> tuple[Store, Counts]:
+def _small_store(data: Data, folder: Path, config: TrainConfig) -> tuple[Store, Counts]:
     """A store whose plan's sizes can be told from each other and from the model's widths."""
     multiples = range(1, max(config.layers, config.heads, 2) + 2)
     widths = {config.hidden * times for times in multiples}
-    widths |= {manifest.num_features, manifest.num_classes, 1, 2}
+    widths |= {data.num_features, data.num_classes, 1, 2}
     depth = max(config.layers, config.hops, 10 if config.model == "appnp" else 0)
     # Larger sizes are more rarely equal; but the features should not take long to make.
-    size = int(np.clip(FEATURES / manifest.num_features, 600, 4000))
+    size = int(np.clip(FEATURES / data.num_features, 600, 4000))
     best: tuple[int, Store, Counts] | None = None
     for attempt in range(ATTEMPTS):
         half = size + 31 * attempt
-        graph = _graph(manifest, np.random.default_rng(attempt), half, depth)
+        graph = _graph(data, np.random.default_rng(attempt), half, depth)
         store = write_store(graph, folder / str(attempt), method="natural", cells=1)
         runs = np.array([0, half, 2 * half])
         clashes = _clashes(store, runs, depth, widths)
@@ -200,7 +213,7 @@ DISTINCT: Sequence[tuple[Kind, bool]] = (
 """kinds of sizes (and whether of covered messages) that differ on a graph of any interest"""
 
 
-def _graph(manifest: Manifest, rng: np.random.Generator, half: int, depth: int) -> Graph:
+def _graph(data: Data, rng: np.random.Generator, half: int, depth: int) -> Graph:
     """Two lines of `half` vertices, one a rank, whose edges reach a few places back on both.
 
     What the training vertices need so grows by a few places a layer and does not fill the graph.
@@ -218,22 +231,21 @@ def _graph(manifest: Manifest, rng: np.random.Generator, half: int, depth: int) 
         ends.append((other + row + np.tile(np.arange(1, 6), len(row) // 5), mine + row))
     edge_index = np.concatenate([np.stack(pair) for pair in ends], axis=1)
     vertices = 2 * half
-    shape = (vertices,) if manifest.task == "single-label" else (vertices, manifest.num_classes)
-    labels = rng.integers(0, max(manifest.num_classes, 2), shape)
-    if manifest.task == "multi-label":
+    shape = (vertices,) if data.task == "single-label" else (vertices, data.num_classes)
+    labels = rng.integers(0, max(data.num_classes, 2), shape)
+    if data.task == "multi-label":
         labels = labels % 2
     often = 4 * (depth + 2)
     train = np.flatnonzero(rng.random(vertices) < 1 / often)
-    weighted = "edge_weight" in manifest.dtypes
     return Graph.from_edge_index(
         edge_index,
         num_vertices=vertices,
-        edge_weight=np.ones(edge_index.shape[1], np.float32) if weighted else None,
+        edge_weight=np.ones(edge_index.shape[1], np.float32) if data.weighted else None,
         symmetrize=False,
-        features=rng.standard_normal((vertices, manifest.num_features)).astype(np.float32),
-        labels=labels if manifest.task == "single-label" else labels.astype(np.float32),
-        num_classes=manifest.num_classes,
-        task=manifest.task,
+        features=rng.standard_normal((vertices, data.num_features)).astype(np.float32),
+        labels=labels if data.task == "single-label" else labels.astype(np.float32),
+        num_classes=data.num_classes,
+        task=data.task,
         splits={"train": train if len(train) else np.array([0])},
     )
 

@@ -38,6 +38,8 @@ class Epoch:
     """of the slowest rank; all end together"""
     work_s: dict[str, Seconds]
     """by kind, of `KINDS`"""
+    core_s: Seconds
+    """of cores: all work, whatever the number of cores it is shared out over"""
     wait_s: Seconds
     """blocked on messages that had not arrived"""
     reduce_s: Seconds
@@ -58,9 +60,12 @@ class _Clock:
     wait: Seconds
     reduce: Seconds
     work: dict[str, Seconds]
+    core: Seconds
     departed: dict[int, tuple[Seconds, Depart]] = field(default_factory=dict)
 
-    def spend(self, kind: str, seconds: Seconds) -> None:
+    def spend(self, kind: str, core_s: Seconds, seconds: Seconds) -> None:
+        """Work of so many seconds of a core, which takes `seconds`."""
+        self.core = self.core + core_s
         self.now = self.now + seconds
         self.work[kind] = self.work[kind] + seconds
 
@@ -75,14 +80,16 @@ def simulate(trace: StepTrace, sizes: RankSizes, costs: Costs, network: Network)
         wait=np.zeros(ranks),
         reduce=np.zeros(ranks),
         work={kind: np.zeros(ranks) for kind in KINDS},
+        core=np.zeros(ranks),
     )
     overhead = np.full(ranks, costs.overhead_s / max(len(trace.operations), 1))
     for op in trace.operations:
-        clock.spend("overhead", share.serial(overhead))
+        clock.spend("overhead", overhead, share.serial(overhead))
         if isinstance(op, Depart):
             pairs = pairs_of(op, sizes)
             clock.departed[op.exchange] = (clock.now, op)
-            clock.spend("transport", share.serial(costs.transport(pairs, op.message_bytes)))
+            seconds = costs.transport(pairs, op.message_bytes)
+            clock.spend("transport", seconds, share.serial(seconds))
         elif isinstance(op, Arrive):
             posted, departure = clock.departed[op.exchange]
             pairs = pairs_of(departure, sizes) * departure.message_bytes
@@ -95,10 +102,11 @@ def simulate(trace: StepTrace, sizes: RankSizes, costs: Costs, network: Network)
             clock.now = np.full(ranks, ended)
         else:
             kind, seconds = costs.of(op, sizes, share.crowd)
-            clock.spend(kind, share.parallel(seconds))
+            clock.spend(kind, seconds, share.parallel(seconds))
     return Epoch(
         epoch_s=float(clock.now.max()),
         work_s=clock.work,
+        core_s=clock.core,
         wait_s=clock.wait,
         reduce_s=clock.reduce,
     )

@@ -7,11 +7,12 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from gnndist.inspection.balance import vertex_work
 from gnndist.inspection.prediction import Inspection, ModelFigures, imbalance
 from gnndist.inspection.simulate import KINDS
 from gnndist.units import duration, size
 
+MOST_RANKS = 16
+"""ranks that are listed one by one"""
 NAMES_WIDTH, COLUMN_WIDTH = 26, 12
 MOST_PAIRS = 1 << 16
 """pairs of ranks up to which plain data names each of them"""
@@ -39,8 +40,30 @@ def _table(found: Sequence[Inspection], base: Inspection) -> Table:
             table.add_row(name, *(model_figure(each) for each in figures))
         first = 0.0 if base.model is None else base.model.epoch.epoch_s
         table.add_row("speed-up", *(f"{first / each.epoch.epoch_s:.2f}" for each in figures))
-        weights = [vertex_work(one) for one in found]
+        weights = [one.vertex_work for one in found]
         table.add_row("a vertex costs, in edges", *(f"{w:.0f}" if w else "–" for w in weights))
+    return table
+
+
+def work_table(found: Sequence[Inspection]) -> Table | None:
+    """Each rank's work, a column a number of ranks; None where there is no model, or too many."""
+    shown = {
+        one.ranks: one.model.epoch.core_s
+        for one in found
+        if one.model is not None and 1 < one.ranks <= MOST_RANKS
+    }
+    if not shown:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("work of rank", no_wrap=True)
+    for ranks in shown:
+        table.add_column(f"of {ranks}", justify="right")
+    for rank in range(max(shown)):
+        cells = (duration(float(s[rank])) if rank < len(s) else "" for s in shown.values())
+        table.add_row(str(rank), *cells)
+    table.add_section()
+    table.add_row("busiest ÷ mean", *(f"{imbalance(s):.2f}" for s in shown.values()))
+    table.caption, table.caption_justify = "processor seconds of an epoch", "left"
     return table
 
 
@@ -132,7 +155,7 @@ def as_data(found: Inspection, warnings: Sequence[str]) -> dict[str, Any]:
     )
     if found.model is not None:
         data["epoch"] = _epoch(found.model)
-        data["vertex_work"] = vertex_work(found)
+        data["vertex_work"] = found.vertex_work
     return data
 
 
@@ -141,6 +164,7 @@ def _epoch(figures: ModelFigures) -> dict[str, Any]:
     return {
         "epoch_s": epoch.epoch_s,
         "work_s": {kind: epoch.work_s[kind].tolist() for kind in KINDS},
+        "core_s": epoch.core_s.tolist(),
         "wait_s": epoch.wait_s.tolist(),
         "reduce_s": epoch.reduce_s.tolist(),
         "bytes_sent": int(figures.sent.sum()),

@@ -1,10 +1,13 @@
 """Ranks as threads of one process: their exchange is a copy between buffers."""
 
+import ast
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -68,6 +71,20 @@ class ThreadComm:
         return [row[self.rank] for row in self.all_gather(list(values))]
 
 
+@contextmanager
+def parsing_alone() -> Iterator[None]:
+    """``ast.parse``, as NumPy reads an array's header, for one thread at a time: before CPython
+    3.11.8 two at once may end in a SystemError (python/cpython#106905)."""
+    turn, parse = threading.RLock(), ast.parse
+
+    def alone(*args: Any, **options: Any) -> Any:
+        with turn:
+            return parse(*args, **options)
+
+    with patch.object(ast, "parse", alone):
+        yield
+
+
 def run_threads(work: Callable[[Comm], T], ranks: int) -> list[T]:
     """``work(comm)`` on every rank; what each returned, by rank.
 
@@ -82,7 +99,7 @@ def run_threads(work: Callable[[Comm], T], ranks: int) -> list[T]:
             meeting.barrier.abort()
             raise
 
-    with ThreadPoolExecutor(ranks) as pool:
+    with parsing_alone(), ThreadPoolExecutor(ranks) as pool:
         futures = [pool.submit(run, rank) for rank in range(ranks)]
     failures = [error for future in futures if (error := future.exception()) is not None]
     # A rank that fails breaks the others' barrier: raise the cause, not the consequence.

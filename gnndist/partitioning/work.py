@@ -11,8 +11,9 @@ VERTEX_WORK = 1
 One: the self-loop that a normalised adjacency adds, so that weights are its nonzeros. On a graph
 of uneven density edges and vertices cannot both be balanced without much more halo: on a coauthor
 graph over 4 ranks, 1 leaves edges at 1.04 times their mean and vertices at 1.33, 8 leaves 1.21
-and 1.25. Wide layers, whose dense products cost more, are better served by 8. A store remembers
-which it was: ranks' runs must be cut by the same (`Store.cell_work`), or cost a tenth more halo.
+and 1.25. Wide layers and wide features, whose dense products cost more, are better served by more:
+`gnndist.inspection.measured_work` finds how much. A store remembers which it was: ranks' runs must
+be cut by the same (`Store.cell_work`), or cost a tenth more halo.
 """
 
 

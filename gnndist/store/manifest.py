@@ -60,6 +60,10 @@ class Manifest:
     """xxh3_128 of all of the above, which holds the checksum of every file"""
 
     @property
+    def weighted(self) -> bool:
+        return "edge_weight" in self.dtypes
+
+    @property
     def groups(self) -> int:
         return len(self.group_cells) - 1
 

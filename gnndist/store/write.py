@@ -163,10 +163,7 @@ class _Writing:
     def _edges(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array, Array | None]:
         """Rows of original ids: (indptr, in-neighbours as global ids, ascending; weights)."""
         graph = self.graph
-        first = np.asarray(graph.indptr[ids])
-        length = np.asarray(graph.indptr[ids + 1]) - first
-        indptr = np.concatenate([[0], np.cumsum(length)])
-        where = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], length)
+        indptr, where = graph.entries(ids)
         columns = self.global_ids[np.asarray(graph.indices[where])]
         data = (
             np.ones(len(where), np.int8)

@@ -208,11 +208,11 @@ class Trainer:
             epoch = self.epoch + 1
             self.comm.meter.take()
             with self.around_step(epoch):
-                start = time.perf_counter()
+                start, used = time.perf_counter(), time.process_time()
                 loss = self.step(epoch)
-                epoch_s = time.perf_counter() - start
+                epoch_s, cpu_s = time.perf_counter() - start, time.process_time() - used
             line: dict[str, Any] = {"epoch": epoch, "loss": loss, "lr": self.schedule.lr}
-            costs, stopping = self._costs(epoch_s, stop())
+            costs, stopping = self._costs(epoch_s, cpu_s, stop())
             line |= costs
             if epoch % self.config.eval_every == 0 or epoch == self.config.epochs:
                 line |= self._evaluated(epoch)
@@ -244,10 +244,10 @@ class Trainer:
             self.best = Best(epoch=epoch, metrics=metrics, state=state)
         return metrics
 
-    def _costs(self, epoch_s: float, stop: bool) -> tuple[dict[str, float], bool]:
+    def _costs(self, epoch_s: float, cpu_s: float, stop: bool) -> tuple[dict[str, float], bool]:
         """Times as the slowest rank saw them, bytes of all ranks; whether any rank is to stop."""
         reading = self.comm.meter.take()
-        self.tally.add(epoch_s, reading)
+        self.tally.add(epoch_s, cpu_s, reading)
         blocked = reading.wait_s + reading.reduce_s
         times = torch.tensor(
             [epoch_s, epoch_s - blocked, reading.wait_s, float(stop)], dtype=torch.float64

@@ -26,6 +26,8 @@ class Tally:
     first: bool = True
     """whether they hold the first alone"""
     epoch_s: float = 0.0
+    cpu_s: float = 0.0
+    """of all threads of this process"""
     wait_s: float = 0.0
     reduce_s: float = 0.0
     messages_sent: int = 0
@@ -33,14 +35,15 @@ class Tally:
     evaluations: int = 0
     evaluate_s: float = 0.0
 
-    def add(self, epoch_s: float, reading: Meter) -> None:
-        """Note an epoch of `epoch_s` seconds and what its communication cost."""
+    def add(self, epoch_s: float, cpu_s: float, reading: Meter) -> None:
+        """Note an epoch's seconds, by the clock and of processors, and its communication's cost."""
         if self.first and self.epochs == 1:
             self.epochs, self.first = 0, False
-            self.epoch_s = self.wait_s = self.reduce_s = 0.0
+            self.epoch_s = self.cpu_s = self.wait_s = self.reduce_s = 0.0
             self.messages_sent, self.bytes_to = 0, {}
         self.epochs += 1
         self.epoch_s += epoch_s
+        self.cpu_s += cpu_s
         self.wait_s += reading.wait_s
         self.reduce_s += reading.reduce_s
         self.messages_sent += reading.messages_sent
@@ -63,6 +66,7 @@ class Tally:
             "epochs": self.epochs,
             "epoch_s": self.epoch_s / epochs,
             "compute_s": compute_s / epochs,
+            "cpu_s": self.cpu_s / epochs,
             "wait_s": self.wait_s / epochs,
             "reduce_s": self.reduce_s / epochs,
             "evaluations": self.evaluations,
