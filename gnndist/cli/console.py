@@ -11,7 +11,7 @@ from gnndist.graph import SPLITS
 from gnndist.store import Store
 from gnndist.tasks import task
 from gnndist.training.config import TrainConfig
-from gnndist.units import duration, size
+from gnndist.units import counted, duration, size
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -71,7 +71,7 @@ def explain_savings(store: Store, config: TrainConfig, ranks: int) -> None:
     """Each layer's choices and what each exact saving saves."""
     from gnndist.inspection.explain import explain, explanation_tables
 
-    say(f"{config.model}, {config.layers} layers, on {store.path} with {ranks} ranks")
+    say(f"{config.model}, {config.layers} layers, on {store.path} with {counted(ranks, 'rank')}")
     for table in explanation_tables(explain(store, config, ranks), store.num_vertices):
         console.print(table)
     say("overlap and the order of work change no bytes; switch a saving off with --no-NAME")

@@ -143,8 +143,6 @@ def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
         Size("vertices", view): columns,
         Size("boundary", view): plain.num_boundary,
         Size("interior", view): columns - plain.num_boundary,
-        Size("receiving", view): plain.num_receiving,
-        Size("quiet", view): rows - plain.num_receiving,
         Size("gathered", view): columns + plain.receive.num_columns,
         Size("local", view): plain.local.nnz,
         Size("looped", view): looped,
@@ -152,6 +150,8 @@ def _plan_sizes(view: int, plain: RankPlan, cover: RankPlan) -> dict[Size, int]:
         Size("looped edges", view): looped + plain.receive.nnz,
     }
     for way, plan in ((False, plain), (True, cover)):
+        sizes[Size("receiving", view, way)] = plan.num_receiving
+        sizes[Size("quiet", view, way)] = rows - plan.num_receiving
         sizes[Size("sent", view, way)] = plan.send.num_rows
         sizes[Size("received", view, way)] = plan.receive.num_columns
         sizes[Size("send", view, way)] = plan.send.nnz
@@ -217,17 +217,20 @@ def _graph(data: Data, rng: np.random.Generator, half: int, depth: int) -> Graph
     """Two lines of `half` vertices, one a rank, whose edges reach a few places back on both.
 
     What the training vertices need so grows by a few places a layer and does not fill the graph.
+    The last places read nothing of the other line: rows that receive nothing, wherever rows that
+    receive come first.
     """
-    place = np.arange(half)
+    place, crossing = np.arange(half), np.arange(half - max(half // 10, 8))
     ends = []
     for mine, other in ((0, half), (half, 0)):
         for step, share, start in ((1, 0.8, mine), (2, 0.3, mine), (1, 0.3, other)):
-            row = place[:-step][rng.random(half - step) < share]
+            among = place[:-step] if start == mine else crossing
+            row = among[rng.random(len(among)) < share]
             ends.append((start + row + step, mine + row))
         # Sources that many read and rows that read many: covers that differ from plain rows.
-        row = place[: half - 8][rng.random(half - 8) < 0.3]
+        row = crossing[rng.random(len(crossing)) < 0.3]
         ends.append((other + row - row % 7 + 7, mine + row))
-        row = np.repeat(place[: half - 8 : 11], 5)
+        row = np.repeat(crossing[::11], 5)
         ends.append((other + row + np.tile(np.arange(1, 6), len(row) // 5), mine + row))
     edge_index = np.concatenate([np.stack(pair) for pair in ends], axis=1)
     vertices = 2 * half
