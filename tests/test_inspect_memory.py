@@ -68,9 +68,9 @@ def test_the_graph_takes_what_its_arrays_take(store: Store) -> None:
     sizes = cut(store, 3, trace, step_masks(store, trace)).sizes
     predicted = total(trace.graph_memory, sizes)
     for rank, (arrays, _) in enumerate(run_threads(held, 3, store.path, config)):
-        # Constant inputs are tensors as well as the graph's: they count as tensors.
+        # Constant inputs and edges' values, which torch's operations made, count as tensors.
         inputs = 4 * store.manifest.num_features * float(sizes.whole.rows[rank])
-        assert predicted[rank] > 0.5 * arrays - 2 * inputs
+        assert predicted[rank] > 0.4 * arrays - 2 * inputs
         assert predicted[rank] < 1.1 * arrays
 
 
