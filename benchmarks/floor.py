@@ -7,26 +7,29 @@ all cores do the same: its dense products, each shape at its own rate; the rows 
 products gather, read by a loop that does nothing else, in the store's own order; every activation
 (each layer's result) written and read once, at the rate of a copy. The floor of the memory is the
 features, their aggregate where a model keeps it, the graph and the activations that the backward
-pass needs; what a rank takes before it has loaded anything is left out of both sides.
+pass needs; what a rank of the same model takes on a tiny graph is left out of what is measured.
 """
 
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
 import torch
-from epochs import Measured, measure
+from epochs import WARMUP, Measured, measure
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from roofline import read_rows
 
+from gnndist.data import load
 from gnndist.inspection.network import Network
 from gnndist.inspection.operations import Gather, Product, RankSizes, StepTrace, total
 from gnndist.inspection.prediction import Inspector
 from gnndist.inspection.rates import Rates, on_all_cores
-from gnndist.store import Store
+from gnndist.store import Store, write_store
 from gnndist.training.config import TrainConfig
 from gnndist.units import duration, size
 
@@ -143,13 +146,18 @@ def main(
         for count in map(int, ranks.split(",")):
             inspector = Inspector(opened, config, Network(ranks_per_host=count), rates)
             assert inspector.trace is not None
-            assert inspector.costs is not None
             sizes = inspector.at(count).sizes
             floor = floor_of(inspector.trace, sizes, config, opened, rates, gathering)
             measured = measure(store, config, count, epochs)
-            process = inspector.costs.wire.process_bytes
-            table.add_row(model, str(count), *cells(floor, measured, process))
-    Console().print(table)
+            table.add_row(model, str(count), *cells(floor, measured, tiny(config, count)))
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+
+
+def tiny(config: TrainConfig, ranks: int) -> int:
+    """Bytes that a rank takes with next to nothing to hold: the interpreter, its libraries."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = write_store(load("synthetic:arxiv@0.001"), Path(folder) / "store")
+        return measure(store.path, config, ranks, WARMUP + 1).memory
 
 
 def cells(floor: Floor, measured: Measured, process: int) -> list[str]:

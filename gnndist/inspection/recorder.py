@@ -26,7 +26,7 @@ from gnndist.kernels.compiling import Kernel
 
 Shape = tuple[int, ...]
 
-PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
+PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "addmm_": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
 """torch's dense products → which arguments are multiplied"""
 ALLOCATIONS = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided"}
 """operations that touch no memory"""
