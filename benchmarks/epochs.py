@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gnndist.buffers import give_back_free_memory
 from gnndist.launch import joined, worker_environment
 from gnndist.store import Store
 from gnndist.training.config import TrainConfig
@@ -79,6 +80,8 @@ def work(path: Path, config: TrainConfig, epochs: int, out: Path) -> None:
                     "sent": reading.bytes_sent,
                 }
             )
+            if epoch == 1:
+                give_back_free_memory()  # as `Trainer.run` does
             if epoch == WARMUP:
                 trainer.evaluate()
         peak = peak_memory()

@@ -6,6 +6,7 @@ all hold a reference to the array, so a buffer is free again exactly when the po
 is the last. (numpy also asks for huge pages, where the system grants them on request.)
 """
 
+import ctypes
 import math
 import sys
 from collections.abc import Mapping
@@ -61,3 +62,13 @@ class BufferPool:
             self._arrays.append(np.empty(nbytes, np.uint8))
             best = len(self._arrays) - 1
         return self._arrays[best]
+
+
+def give_back_free_memory() -> None:
+    """Return to the system what the C library keeps of freed memory, where it is glibc.
+
+    For the moment after planning: what it took in small pieces is not asked for again.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

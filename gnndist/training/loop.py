@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnndist.buffers import give_back_free_memory
 from gnndist.comm import Comm
 from gnndist.nn.models import build_model
 from gnndist.rankgraph import RankGraph
@@ -204,6 +205,7 @@ class Trainer:
         Stopped
             after the epoch during which `stop` came true on any rank; `keeper` has saved it.
         """
+        first = self.epoch + 1
         while self.epoch < self.config.epochs and not self.has_settled:
             epoch = self.epoch + 1
             self.comm.meter.take()
@@ -216,6 +218,8 @@ class Trainer:
             line |= costs
             if epoch % self.config.eval_every == 0 or epoch == self.config.epochs:
                 line |= self._evaluated(epoch)
+            if epoch == first:  # sparse matrices are made in a first epoch, and plans before it
+                give_back_free_memory()
             self.epoch = epoch
             on_epoch(line)
             if keeper is not None and (stopping or keeper.due(self)):
