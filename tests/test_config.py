@@ -87,6 +87,12 @@ def test_a_saved_config_is_the_config() -> None:
     [
         ("[train]\nlearning_rate = 0.1\n", "unknown option 'learning_rate': allowed are"),
         ("[train]\nlr = 0\n", "lr = 0: allowed are more than 0"),
+        ("[train]\nlr = inf\n", "lr = inf: allowed are more than 0, finite"),
+        ("[train]\nlr = nan\n", "lr = nan: allowed are more than 0, finite"),
+        (
+            "[train]\nseed = 9223372036854775808\n",
+            "seed = 9223372036854775808: allowed are 0 to 9223372036854775807",
+        ),
         ("[train]\nlr = 'fast'\n", "lr = 'fast': allowed is a value of type float"),
         ("[train]\nepochs = 1.5\n", "epochs = 1.5: allowed is a value of type int"),
         ("[train]\nepochs = true\n", "epochs = True: allowed is a value of type int"),

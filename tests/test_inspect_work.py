@@ -133,6 +133,13 @@ def test_a_graph_without_edges_has_a_weight() -> None:
     assert measure_work(graph, TrainConfig(hidden=8), FixedRates()).vertex_work >= 1
 
 
+def test_a_graph_of_one_class_has_a_weight() -> None:
+    labels = np.zeros(30, np.int64)
+    edge_index = np.arange(30).reshape(2, 15)
+    graph = Graph.from_edge_index(edge_index, num_vertices=30, labels=labels, num_classes=1)
+    assert measure_work(graph, TrainConfig(hidden=8), FixedRates()).vertex_work >= 1
+
+
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "kaminpar"])
 def test_the_piece_is_ordered_as_the_graph_will_be(method: str) -> None:
     graph = awkward(vertices=60)

@@ -76,3 +76,12 @@ def test_what_a_model_refuses_is_an_error_of_the_config() -> None:
     with pytest.raises(ConfigError, match="model gat: hidden = 10, heads = 4"):
         build_model("gat", 4, 2, {"hidden": (10, 256), "heads": (4, 8)})
     assert isinstance(build_model("gat", 4, 2, {}), torch.nn.Module)
+
+
+def test_an_output_of_another_width_is_refused(store: Path) -> None:
+    chosen = config("OfAnotherWidth")
+    trainer = trainer_of(SingleComm(), store, chosen, initial(store, chosen))
+    classes = Store.open(store).manifest.num_classes
+    for forward in (trainer.local_loss, trainer.logits):
+        with pytest.raises(ConfigError, match=rf"{classes + 1}\): allowed is .* of {classes} col"):
+            forward()

@@ -63,3 +63,15 @@ class OfUnknownDepth(torch.nn.Module):
     def forward(self, graph: RankGraph, x: Tensor) -> Tensor:
         out: Tensor = self.conv(graph, x)
         return out
+
+
+class OfAnotherWidth(torch.nn.Module):
+    """One output more than there are classes; `hidden` is not used."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, hidden: int = 8) -> None:
+        super().__init__()
+        self.conv = nn.GCNConv(in_channels, out_channels + 1)
+
+    def forward(self, graph: RankGraph, x: Tensor) -> Tensor:
+        out: Tensor = self.conv(graph, x)
+        return out

@@ -235,9 +235,7 @@ def _graph(data: Data, rng: np.random.Generator, half: int, depth: int) -> Graph
     edge_index = np.concatenate([np.stack(pair) for pair in ends], axis=1)
     vertices = 2 * half
     shape = (vertices,) if data.task == "single-label" else (vertices, data.num_classes)
-    labels = rng.integers(0, max(data.num_classes, 2), shape)
-    if data.task == "multi-label":
-        labels = labels % 2
+    labels = rng.integers(0, 2 if data.task == "multi-label" else max(data.num_classes, 1), shape)
     often = 4 * (depth + 2)
     train = np.flatnonzero(rng.random(vertices) < 1 / often)
     return Graph.from_edge_index(

@@ -40,7 +40,7 @@ class TrainConfig:
     hops: int = option(0, "propagation steps (sgc, appnp; 0: 2 for sgc, 10 for appnp)", low=0)
     teleport: float = option(0.1, "probability of returning to the start (appnp)", low=0, high=1)
     epochs: int = option(200, "synchronous passes over the whole graph", low=1, may_change=True)
-    seed: int = option(0, "of the initial weights and the dropout masks", low=0)
+    seed: int = option(0, "of the initial weights and the dropout masks", low=0, high=2**63 - 1)
     label_smoothing: float = option(0.0, "share of the target spread evenly", low=0, high=1)
     class_weights: str = option(
         "none", "of the loss: none, balanced, or a number a class, separated by commas"

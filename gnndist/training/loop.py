@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gnndist.buffers import give_back_free_memory
 from gnndist.comm import Comm
+from gnndist.errors import ConfigError
 from gnndist.nn.models import build_model
 from gnndist.rankgraph import RankGraph
 from gnndist.status import Status
@@ -80,6 +81,8 @@ class Trainer:
     objective: Objective
     count: float
     """what the loss is divided by, over all ranks"""
+    num_classes: int
+    """columns of the model's output"""
     status: Status = field(default_factory=Status)
     """where it stands, for whoever watches"""
     epoch: int = 0
@@ -139,12 +142,13 @@ class Trainer:
             labels=labels,
             objective=objective,
             count=count,
+            num_classes=classes,
             status=status,
         )
 
     def local_loss(self) -> Tensor:
         """This rank's part of the loss, by a forward pass."""
-        logits = self.model(self.graph, self.x)
+        logits = self._outputs(self.graph, self.x)
         return self.task.loss_sum(logits, self.labels, self.objective) / self.count
 
     def step(self, epoch: int) -> float:
@@ -181,7 +185,23 @@ class Trainer:
         """Predictions for all owned vertices, [n, outputs]."""
         self.model.eval()
         with torch.no_grad():
-            out: Tensor = self.model(self.shard.graph, self.shard.features)
+            return self._outputs(self.shard.graph, self.shard.features)
+
+    def _outputs(self, graph: RankGraph, x: Tensor) -> Tensor:
+        """The model's, [n, classes].
+
+        Raises
+        ------
+        ConfigError
+            if they have another width: a loss would take it, and predictions name no class.
+        """
+        out: Tensor = self.model(graph, x)
+        classes = self.num_classes
+        if out.dim() != 2 or out.shape[1] != classes:
+            raise ConfigError(
+                f"model {self.config.model} has an output of shape {tuple(out.shape)}: allowed is "
+                f"a row a vertex of {classes} columns, its out_channels"
+            )
         return out
 
     def evaluate(self) -> Metrics:

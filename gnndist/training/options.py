@@ -3,6 +3,7 @@
 The command line, the TOML reader and `__post_init__` all read the same declaration.
 """
 
+import math
 import types
 from dataclasses import dataclass, field, fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -32,7 +33,7 @@ class Option:
         if self.above is not None:
             return f"more than {self.above:g}"
         if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}"
+            return f"{self.low} to {self.high}"
         return f"{self.low:g} and more" if self.low is not None else "any value of its type"
 
     def admits(self, value: Any) -> bool:
@@ -41,7 +42,7 @@ class Option:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return (
-            value == value
+            abs(value) < math.inf
             and (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
             and (self.above is None or value > self.above)
@@ -83,4 +84,5 @@ def check(config: Any) -> None:
             )
         limits: Option = item.metadata["option"]
         if not limits.admits(value):
-            raise ConfigError(f"{item.name} = {value!r}: allowed are {limits.range()}")
+            finite = "" if limits.allowed or abs(value) < math.inf else ", finite"
+            raise ConfigError(f"{item.name} = {value!r}: allowed are {limits.range()}{finite}")
