@@ -114,7 +114,9 @@ def command(
         explain_savings(Store.open(store), combined(files, given(options)), ranks or 2)
         return
     if (out is None) == (resume is None):
-        raise ConfigError("train needs --out (a new run directory) or --resume (one to continue)")
+        raise ConfigError(
+            "train needs one of --out (a new run directory) and --resume (one to continue)"
+        )
     if resume is None and store is None and not launched_here():
         raise ConfigError("train needs STORE, the directory that `gnndist partition` made")
     if resume is not None and (seeds is not None or overwrite):

@@ -65,6 +65,8 @@ def _weights(store: Store, found: Inspection) -> str:
     """Where another weight of vertices would balance the work better."""
     fitted = found.vertex_work
     used = int(store.manifest.partitioning["vertex_work"])
+    if found.ranks > len(store.cell_edges):  # such runs are cut inside cells, whatever was balanced
+        return ""
     if fitted is None or imbalance(found.owned) < MOST_IMBALANCE or fitted < 2 * max(used, 1):
         return ""
     return (
