@@ -94,7 +94,8 @@ def test_two_ranks_over_gloo(tmp_path: Path) -> None:
             epoch.parts[part] > 0
             for part in ("sparse", "dense", "elementwise", "exchange", "reduce", "optimizer")
         )
-        assert epoch.hidden_s > 0
+    # In one epoch of a tiny graph a rank may find everything there, or wait for all of it.
+    assert sum(epoch.hidden_s for epochs in ranks for epoch in epochs) > 0
     for rank in range(2):
         trace = json.loads((tmp_path / "run" / "trace" / f"rank-{rank}.json").read_text())
         events = trace["traceEvents"]
