@@ -1,9 +1,10 @@
-"""A machine of round figures, so that predictions can be worked out by hand."""
+"""A machine of round figures and steps of given operations: predictions worked out by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnndist.inspection.operations import Operation, StepTrace
 from gnndist.inspection.rates import Rates
 
 FLOP_S, BYTE_S, SPARSE_S = 1e-9, 1e-10, 1e-3
@@ -30,3 +31,19 @@ class FixedRates(Rates):
                 "process_bytes": 1_000_000,
             }
         return {"product": FLOP_S, "stream": BYTE_S, "sparse": SPARSE_S, "kernel": 1.0}[kind]
+
+
+def step_of(operations: Sequence[Operation]) -> StepTrace:
+    """A step of one layer that does just these."""
+    return StepTrace(
+        layers=1,
+        layered=False,
+        operations=operations,
+        once=[],
+        evaluation=[],
+        memory=[],
+        buffers=[],
+        graph_memory={},
+        parameters=0,
+        unexplained=[],
+    )

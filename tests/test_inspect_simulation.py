@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fixed_rates import BYTE_S, FLOP_S, FixedRates
+from fixed_rates import BYTE_S, FLOP_S, FixedRates, step_of
 
 from gnndist.errors import ConfigError
 from gnndist.inspection.costs import Costs
@@ -19,7 +19,6 @@ from gnndist.inspection.operations import (
     RankSizes,
     Reduce,
     Size,
-    StepTrace,
     Stream,
 )
 from gnndist.inspection.simulate import Epoch, simulate
@@ -56,18 +55,7 @@ def sizes(rows: list[int], pairs: list[list[int]]) -> RankSizes:
 def predict(
     operations: list[Operation], of: RankSizes, network: Network, rates: FixedRates | None = None
 ) -> Epoch:
-    trace = StepTrace(
-        layers=1,
-        layered=False,
-        operations=operations,
-        once=[],
-        evaluation=[],
-        memory=[],
-        buffers=[],
-        graph_memory={},
-        parameters=0,
-        unexplained=[],
-    )
+    trace = step_of(operations)
     rates = rates or FixedRates()
     locality: Any = NoLocality()
     costs = Costs(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fixed_rates import BYTE_S, FLOP_S, FixedRates
+from fixed_rates import BYTE_S, FLOP_S, FixedRates, step_of
 from graphs import awkward, two_islands
 
 from gnndist.graph import Graph
@@ -14,7 +14,7 @@ from gnndist.inspection.balance import WorkFit, fit_work
 from gnndist.inspection.ball import ball, piece_of_graph
 from gnndist.inspection.costs import WorkCosts
 from gnndist.inspection.measured_work import _one_rank, measure_work
-from gnndist.inspection.operations import Gather, Operation, Product, Size, StepTrace, Stream
+from gnndist.inspection.operations import Gather, Operation, Product, Size, Stream
 from gnndist.inspection.rates import Sizes
 from gnndist.partitioning import METHODS
 from gnndist.training.config import TrainConfig
@@ -34,18 +34,7 @@ class EvenLocality:
 
 def fitted(*operations: Operation) -> WorkFit:
     """Of a step of one layer on a rank alone."""
-    trace = StepTrace(
-        layers=1,
-        layered=False,
-        operations=operations,
-        once=[],
-        evaluation=[],
-        memory=[],
-        buffers=[],
-        graph_memory={},
-        parameters=0,
-        unexplained=[],
-    )
+    trace = step_of(operations)
     locality: Any = EvenLocality()
     costs = WorkCosts(rates=FixedRates(), locality=locality, dtype=torch.float32)
     return fit_work(trace, costs, _one_rank(VERTICES, EDGES, 1))

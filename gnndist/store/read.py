@@ -91,14 +91,13 @@ class Store:
             # The end of the rows before this piece, plus this piece's own ends.
             indptr[start - a : stop - a + 1] = ends - low + indptr[start - a]
             indices.append(self._load("indices", group)[low:high])
-            if "edge_weight" in self.manifest.dtypes:
+            if self.manifest.weighted:
                 weights.append(self._load("edge_weight", group)[low:high])
         dtype = np.dtype(self.manifest.dtypes["indices"])
-        weighted = "edge_weight" in self.manifest.dtypes
         return (
             indptr,
             np.concatenate([*indices, np.empty(0, dtype)]),
-            np.concatenate([*weights, np.empty(0, np.float32)]) if weighted else None,
+            np.concatenate([*weights, np.empty(0, np.float32)]) if self.manifest.weighted else None,
         )
 
     def features(self, a: int, b: int) -> "torch.Tensor":
