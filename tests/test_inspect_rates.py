@@ -78,8 +78,8 @@ def test_the_store_itself_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "kernel",
-    ["gat._forward", "gat._backward", "gatv2._forward", "gatv2._backward_sources",
-     "segment._maximum", "segment._share"],
+    ["gat_loops._forward", "gat_loops._backward", "gatv2_loops._forward",
+     "gatv2_loops._backward_sources", "segment._maximum", "segment._share"],
 )  # fmt: skip
 def test_edge_kernels_cost_more_than_a_product(
     kernel: str, monkeypatch: pytest.MonkeyPatch

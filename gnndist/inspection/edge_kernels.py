@@ -104,11 +104,11 @@ def _maximum_backward(i: Inputs) -> Call:
 
 
 CALLS: Mapping[str, tuple[Any, float]] = {
-    "gat._forward": (_gat, 1.0),
-    "gat._backward": (_gat_backward, 1.0),
-    "gatv2._forward": (_gatv2, 1.0),
-    "gatv2._backward_destinations": (_gatv2_backward, 0.5),
-    "gatv2._backward_sources": (_gatv2_backward, 0.5),
+    "gat_loops._forward": (_gat, 1.0),
+    "gat_loops._backward": (_gat_backward, 1.0),
+    "gatv2_loops._forward": (_gatv2, 1.0),
+    "gatv2_loops._backward_destinations": (_gatv2_backward, 0.5),
+    "gatv2_loops._backward_sources": (_gatv2_backward, 0.5),
     "segment._maximum": (_maximum, 1.0),
     "segment._share": (_maximum_backward, 1.0),
 }
