@@ -73,7 +73,9 @@ class TrainConfig:
 
     dtype: str = option("float32", "type of features and weights", allowed=("float32", "float64"))
     device: str = option("auto", "where to compute", allowed=CHOICES, may_change=True)
-    threads: int = option(0, "threads a rank (0: the cores shared out)", low=0, may_change=True)
+    threads: int = option(
+        0, "threads a rank (0: the cores shared out)", low=0, high=1024, may_change=True
+    )
     timeout: float = option(
         600.0,
         "seconds that ranks wait for one another (0: for ever); short epochs make it less",
